@@ -1,0 +1,126 @@
+# make            programs in build/bin
+# make test       unit tests of every folder, then tests/ (programs must be built)
+# make check      the shared-memory protocol's models (needs spin)
+# make bench      timings, never part of the tests
+# make fuzz       libFuzzer targets, a short run each (needs clang; FUZZ_SECONDS=n)
+# make SAN=address|thread|undefined test    the same in build/SAN, with a sanitizer
+# make install PREFIX=/usr/local
+#
+# Every folder's files are found by name: X.c is part of the folder's library, X_test.c a test
+# program, X_fuzz.c a fuzz target, X_bench.c a measuring program, main.c a program's entry,
+# X_avx2.c and X_avx512.c are compiled for that instruction set and chosen at run time.
+
+SAN ?=
+B := build$(if $(SAN),/$(SAN))
+PREFIX ?= /usr/local
+CC ?= gcc
+CLANG ?= clang
+FUZZ_SECONDS ?= 10
+
+WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wvla -Wimplicit-fallthrough -Werror
+# -ffp-contract=off everywhere: a fused multiply-add where the source has two operations changes bits
+BASE := -std=gnu11 -O2 -g -ffp-contract=off -fno-math-errno -pthread -I. -I$(B) $(WARN)
+ifeq ($(SAN),address)
+BASE += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+else ifeq ($(SAN),undefined)
+BASE += -fsanitize=undefined -fno-sanitize-recover=all
+else ifeq ($(SAN),thread)
+BASE += -fsanitize=thread
+endif
+CFLAGS += $(BASE)
+LDLIBS := -luring -lnuma -lxxhash -lyajl -lm
+
+# the reference kernels are the definition: compiled as written (kernels/ARITHMETIC.md, rule 2)
+REF := -fno-tree-vectorize
+AVX2 := -O3 -mavx2 -mfma -mf16c
+AVX512 := -O3 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx2 -mfma -mf16c
+
+SRC := $(sort $(wildcard kernels/*.c kernels/*/*.c shm/*.c coordinator/*.c coordinator/*/*.c \
+	coordinator/*/*/*.c cpu-worker/*.c pager/*.c gpu-worker/*.c))
+HDR := $(sort $(wildcard kernels/*.h kernels/*/*.h shm/*.h coordinator/*.h coordinator/*/*.h \
+	coordinator/*/*/*.h cpu-worker/*.h pager/*.h gpu-worker/*.h))
+pick = $(filter $(1),$(SRC))
+LIBSRC := $(filter-out %_test.c %_fuzz.c %_bench.c %/main.c,$(SRC))
+KERNELS := $(filter kernels/%,$(LIBSRC))
+SHM := $(filter shm/%,$(LIBSRC))
+COORD := $(filter coordinator/%,$(LIBSRC))
+CPUW := $(filter cpu-worker/%,$(LIBSRC))
+PAGER := $(filter pager/%,$(LIBSRC))
+obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
+
+PROGS := $(B)/bin/conclave $(B)/bin/conclave-cpu $(B)/bin/conclave-pager
+TESTS := $(patsubst %.c,$(B)/test/%,$(call pick,%_test.c))
+BENCHES := $(patsubst %.c,$(B)/bench/%,$(call pick,%_bench.c))
+FUZZERS := $(patsubst %.c,$(B)/fuzz/%,$(call pick,%_fuzz.c))
+
+all: $(PROGS)
+
+# one id for the whole build: programs of another build refuse each other
+$(B)/build_id.h: $(SRC) $(HDR) Makefile
+	@mkdir -p $(@D)
+	@printf '#define BUILD_ID "%.16s"\n' "$$(cat $(SRC) $(HDR) Makefile | sha256sum)" > $@.new
+	@cmp -s $@.new $@ || mv $@.new $@; rm -f $@.new
+
+$(B)/obj/%_avx2.o: %_avx2.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(AVX2) -MMD -c -o $@ $<
+$(B)/obj/%_avx512.o: %_avx512.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(AVX512) -MMD -c -o $@ $<
+$(B)/obj/kernels/%.o: kernels/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(REF) -MMD -c -o $@ $<
+# the only file that sees the id, so that one changed line does not rebuild everything
+$(B)/obj/shm/build_id.o: shm/build_id.c $(B)/build_id.h
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -MMD -c -o $@ $<
+$(B)/obj/shm/team.o: CFLAGS += -fopenmp
+$(B)/obj/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -MMD -c -o $@ $<
+
+$(B)/bin/conclave: $(call obj,coordinator/main.c $(COORD) $(SHM) $(KERNELS))
+$(B)/bin/conclave-cpu: $(call obj,cpu-worker/main.c $(CPUW) $(SHM) $(KERNELS))
+$(B)/bin/conclave-pager: $(call obj,pager/main.c $(PAGER) $(SHM))
+$(PROGS):
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -fopenmp -o $@ $^ $(LDLIBS)
+
+# a test of a folder links that folder and what it may depend on
+$(B)/lib/all.a: $(call obj,$(COORD) $(CPUW) $(PAGER) $(SHM) $(KERNELS))
+	@mkdir -p $(@D); rm -f $@
+	ar rcs $@ $^
+$(B)/test/%: $(B)/obj/%.o $(B)/lib/all.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -fopenmp -o $@ $^ $(LDLIBS)
+$(B)/bench/%: $(B)/obj/%.o $(B)/lib/all.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -fopenmp -o $@ $^ $(LDLIBS)
+# fuzz targets name the sources they need in a line "FUZZ: a.c b.c"
+$(B)/fuzz/%: %.c $(LIBSRC) $(HDR) $(B)/build_id.h
+	@mkdir -p $(@D)
+	$(CLANG) -std=gnu11 -O1 -g -ffp-contract=off -I. -I$(B) -fsanitize=fuzzer,address,undefined \
+	    -fno-sanitize-recover=all -o $@ $< $$(sed -n 's/^.*FUZZ: *//p' $<) -lm
+
+tests: $(TESTS)
+fuzzers: $(FUZZERS)
+
+test: all tests
+	tests/run --build $(B) $(if $(SAN),--san $(SAN))
+check:
+	shm/model/check
+bench: all $(BENCHES)
+	tests/bench --build $(B)
+fuzz: fuzzers
+	tests/fuzz --build $(B) --seconds $(FUZZ_SECONDS)
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(PROGS) $(DESTDIR)$(PREFIX)/bin
+compile_commands.json:
+	bear -- $(MAKE) -B all
+clean:
+	rm -rf build
+
+.PHONY: all tests fuzzers test check bench fuzz install clean compile_commands.json
+.SECONDARY:
+-include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
