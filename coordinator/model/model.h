@@ -1,0 +1,175 @@
+/* What a loaded file is for the engine: hyper-parameters, the table of trunk tensors, and for each
+ * layer the three expert matrices. Made once from a struct gguf by the architecture's reader, all
+ * shapes checked; after that read-only. Holds places and sizes of weights, never the weights.
+ *
+ * Trunk tensors are all tensors that are used and are no routed expert; other code names them by
+ * index into model.tensor (MODEL_NONE: the file has none). Row-major shapes here: a matrix is
+ * (rows, cols), cols contiguous, that is GGUF's dims {cols, rows}. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include "coordinator/model/gguf.h"
+#include "shm/err.h"
+
+#define MODEL_NONE UINT32_MAX
+
+enum {
+    MODEL_MAX_LAYERS = 512,
+    MODEL_MAX_EXPERTS = 1024,
+    MODEL_TYPES = 64, /* GGUF type ids are below */
+};
+
+enum model_kind {
+    MODEL_EMBEDDING, /* token_embd; also the head where it is tied */
+    MODEL_ATTENTION,
+    MODEL_ROUTER,
+    MODEL_NORM,
+    MODEL_EXPERTS, /* routed experts: not in the trunk table, but counted */
+    MODEL_HEAD,
+    MODEL_OTHER, /* companions of experts (.scale) and the like */
+    MODEL_KINDS,
+};
+
+/* One trunk tensor. */
+struct model_tensor {
+    const char *name; /* borrowed from the gguf */
+    enum model_kind kind;
+    uint32_t type; /* kernels/type/type.h */
+    uint32_t n_dims;
+    uint64_t dims[4];   /* as in the file, dims[0] contiguous; missing ones are 1 */
+    uint64_t row_bytes; /* of dims[0] values */
+    uint64_t bytes;     /* row_bytes * dims[1] * dims[2] * dims[3] */
+    uint32_t shard;     /* gguf_shard_fd(m->g, shard) */
+    uint64_t file_offset;
+};
+
+/* A matrix of the trunk with what may follow its product (ARITHMETIC.md rule 14): indices into
+ * model.tensor. scale is F32 {1}, bias {rows}; MODEL_NONE where absent. */
+struct model_weight {
+    uint32_t w, scale, bias;
+};
+
+/* One of the three matrices of a layer's experts. Expert e's bytes are
+ * [file_offset + e * stride, + bytes) of the shard: rows one after the other, row_bytes each. */
+struct expert_matrix {
+    uint32_t type;
+    uint32_t rows, cols;
+    uint64_t row_bytes;
+    uint64_t bytes; /* of one expert: rows * row_bytes */
+    uint32_t shard;
+    uint64_t file_offset; /* of expert 0 */
+    uint64_t stride;      /* from one expert to the next; > bytes where gate and up are fused */
+    uint32_t scale;       /* trunk tensor, F32 {n_experts}: rule 14's factor by expert; or MODEL_NONE */
+};
+
+enum { EXPERT_GATE, EXPERT_UP, EXPERT_DOWN, EXPERT_MATRICES };
+
+struct model_layer {
+    uint32_t attn_norm;
+    struct model_weight attn_q, attn_k, attn_v, attn_output;
+    uint32_t attn_q_norm, attn_k_norm;
+    uint32_t ffn_norm;
+    struct model_weight ffn_gate_inp; /* the router, (n_experts, n_embd) */
+    /* gate and up (n_ff, n_embd), down (n_embd, n_ff) */
+    struct expert_matrix expert[EXPERT_MATRICES];
+    uint64_t expert_bytes; /* of one expert, all three matrices */
+};
+
+struct model_arch;
+
+struct model {
+    struct gguf *g; /* owned */
+    const struct model_arch *arch;
+    const char *path; /* as opened; of the first shard in a split */
+    const char *name; /* general.name, or "" */
+
+    uint32_t n_layers; /* of the trunk */
+    uint32_t n_embd;
+    uint32_t n_vocab;
+    uint32_t n_ctx_train;
+
+    uint32_t n_head, n_head_kv, head_dim; /* key and value alike */
+    uint32_t n_rot;                       /* rotated values of a head, NeoX pairs (i, i + n_rot/2) */
+    float rope_base;
+    float rms_eps;
+    int qk_norm_whole; /* 1: attn_q_norm is one norm over all heads; 0: (head_dim), each head alone */
+
+    uint32_t n_experts, top_k, n_ff; /* n_ff: hidden size of one expert */
+    int router_normalise;            /* 1: weights of the chosen are divided by max(sum, router_floor) */
+    float router_floor;
+    float router_scale; /* expert_weights_scale; 1: none */
+
+    uint32_t token_embd;        /* (n_vocab, n_embd) */
+    uint32_t output_norm;       /* (n_embd) */
+    struct model_weight output; /* (n_vocab, n_embd); tied: output.w == token_embd */
+
+    struct model_tensor *tensor; /* the trunk table */
+    uint32_t n_tensors;
+    struct model_layer *layer; /* n_layers */
+
+    /* of the whole file, tensors that nobody uses included (those only by type) */
+    uint64_t kind_bytes[MODEL_KINDS];
+    uint64_t type_bytes[MODEL_TYPES];
+    uint32_t type_tensors[MODEL_TYPES];
+    uint64_t trunk_bytes; /* sum over the trunk table */
+    uint64_t unused_bytes;
+    uint32_t n_unused;
+
+    char **warning; /* one line each: unknown tensors, odd sizes */
+    size_t n_warnings;
+
+    unsigned char *claimed; /* by gguf tensor: a reader has taken it */
+    unsigned flags;
+};
+
+enum {
+    MODEL_ANY_TYPE = 1, /* types without a kernel are no error (for commands that only look) */
+};
+
+/* Opens and checks everything. Hands over *out. Refusals are one line and say what to do. */
+int model_open(const char *path, unsigned flags, struct model **out, struct err *e);
+/* The same from an open gguf, which is owned from here on, also on failure. */
+int model_from_gguf(struct gguf *g, unsigned flags, struct model **out, struct err *e);
+void model_close(struct model *m); /* NULL is allowed */
+
+const char *model_arch_name(const struct model *m);
+const char *model_kind_name(enum model_kind k);
+/* Bytes of all layers' keys and values for one token, value_bytes (2: f16, 4: f32) a number. */
+uint64_t model_kv_bytes(const struct model *m, unsigned value_bytes);
+/* Smallest and largest expert of the file, in bytes. */
+void model_expert_range(const struct model *m, uint64_t *smallest, uint64_t *largest);
+/* Bytes of all routed experts. */
+uint64_t model_experts_bytes(const struct model *m);
+
+/* --- for architecture readers (arch_*.c) ------------------------------------------------------- */
+
+struct model_arch {
+    const char *name; /* general.architecture */
+    int (*read)(struct model *m, struct err *e);
+};
+extern const struct model_arch model_archs[]; /* ends with name == NULL */
+
+/* Keys are given without the architecture: "block_count". Absent: *out is left alone and, unless
+ * `optional`, the line says so. Out of [min, max], not finite, or of another kind: a line. An array
+ * of one value a layer is taken where all its values are equal. */
+int model_key_u32(const struct model *m, const char *key, int optional, uint32_t min, uint32_t max,
+                  uint32_t *out, struct err *e);
+int model_key_f32(const struct model *m, const char *key, int optional, float *out, struct err *e);
+int model_key_bool(const struct model *m, const char *key, int optional, int *out, struct err *e);
+/* Refuses the file if the key is there and not `harmless`: something that the architecture's
+ * definition here does not compute. */
+int model_key_refuse(const struct model *m, const char *key, double harmless, struct err *e);
+
+/* Takes the tensor whose name is fmt's text into the trunk table and stores its index. Absent:
+ * MODEL_NONE if optional, else refused. Other dims than cols x rows (rows 1: a vector): refused. */
+int model_tensor(struct model *m, enum model_kind kind, int optional, uint64_t cols, uint64_t rows,
+                 uint32_t *out, struct err *e, const char *fmt, ...)
+    __attribute__((format(printf, 8, 9)));
+/* STEM.weight, and STEM.scale and STEM.bias where the file has them. */
+int model_weight(struct model *m, enum model_kind kind, int optional, uint64_t cols, uint64_t rows,
+                 struct model_weight *out, struct err *e, const char *fmt, ...)
+    __attribute__((format(printf, 8, 9)));
+/* The experts of layer il: separate or fused tensors, with their scales; n_experts, n_embd and n_ff
+ * of m. Fills l->expert and l->expert_bytes. */
+int model_experts(struct model *m, uint32_t il, struct model_layer *l, struct err *e);
