@@ -1,0 +1,128 @@
+/* The amendment ring and the redirect words (shm/model/amring.pml, amend.pml). The steward is the
+ * only producer. */
+#pragma once
+#include "shm/calls.h"
+
+/* redirect word: amendment 38 bits | outbox 10 | low 16 bits of the call; 0: none */
+#define REDIRECT(am, outbox, call) ((uint64_t)(am) << 26 | (uint64_t)(outbox) << 16 | ((call) & 0xFFFF))
+#define REDIRECT_AMEND(w) ((w) >> 26)
+#define REDIRECT_OUTBOX(w) ((uint32_t)((w) >> 16) & 1023)
+#define REDIRECT_IS_OF(w, call) ((w) != 0 && ((w) & 0xFFFF) == ((call) & 0xFFFF))
+#define AMEND_LAST (((uint64_t)1 << 38) - 1) /* the coordinator makes new rings before this number */
+
+/* item stamp: amendment 38 bits (0: the call's own giving) | low 24 bits of the call | kind */
+enum stamp_kind { STAMP_NONE = 0, STAMP_DONE = 1, STAMP_DECLINED = 2 };
+#define STAMP(am, call, kind) ((uint64_t)(am) << 26 | ((call) & 0xFFFFFF) << 2 | (kind))
+#define STAMP_KIND(w) ((int)((w) & 3))
+#define STAMP_AMEND(w) ((w) >> 26)
+#define STAMP_IS_OF(w, call) (((w) >> 2 & 0xFFFFFF) == ((call) & 0xFFFFFF) && STAMP_KIND(w))
+
+static inline enum ring_look amend_copy(const struct geometry *g, struct amends *a, uint64_t n,
+                                        struct amendment *out)
+{
+    struct amend_slot *s = amend_slot_of(g, a, n);
+    uint64_t w = atomic_load_explicit(&s->word, memory_order_acquire);
+
+    if (w < PUBLISHED(n))
+        return RING_NOT_YET;
+    if (w > PUBLISHED(n))
+        return RING_GONE;
+    words_load(out, &s->am, sizeof *out);
+    atomic_thread_fence(memory_order_acquire);
+    if (atomic_load_explicit(&s->word, memory_order_relaxed) != PUBLISHED(n))
+        return RING_GONE;
+    return RING_TAKEN;
+}
+
+/* Steward: the slot must be free (amend_counts is 0 for what is in it, or the same share is amended
+ * again). Redirect word first; then the slot's retire, fields, publish; then, if the call has gone
+ * meanwhile, the redirect word becomes 0 again. am->seq is set by the caller to head + 1. */
+static inline void amend_publish(const struct geometry *g, struct amends *a, struct calls *c,
+                                 const struct amendment *am)
+{
+    struct amend_slot *s = amend_slot_of(g, a, am->seq);
+    _Atomic uint64_t *red = redirects_of(g, a) + stamp_index(g, am->call, am->item, am->share);
+    uint64_t old = atomic_load_explicit(&s->word, memory_order_relaxed);
+
+    atomic_store_explicit(red, REDIRECT(am->seq, am->outbox, am->call), memory_order_release);
+    if (!call_is_open(g, c, am->call)) /* decided for a call that has gone: take it back */
+        atomic_store_explicit(red, 0, memory_order_release);
+    if (old) {
+        atomic_store_explicit(&s->word, RETIRED(am->seq - g->amend_slots), memory_order_release);
+        atomic_thread_fence(memory_order_release);
+    }
+    words_store(&s->am, am, sizeof *am);
+    atomic_store_explicit(&s->word, PUBLISHED(am->seq), memory_order_release);
+    atomic_store_explicit(&a->head, am->seq, memory_order_release);
+}
+
+/* Does the amendment in the slot that number n would take still count: its call open and its share
+ * not amended since? Fills *in with it then. */
+static inline int amend_counts(const struct geometry *g, struct amends *a, struct calls *c, uint64_t n,
+                               struct amendment *in)
+{
+    struct amend_slot *s = amend_slot_of(g, a, n);
+
+    if (!atomic_load_explicit(&s->word, memory_order_relaxed))
+        return 0;
+    *in = s->am; /* the steward is the only writer */
+    return call_is_open(g, c, in->call) &&
+           atomic_load_explicit(redirects_of(g, a) + stamp_index(g, in->call, in->item, in->share),
+                                memory_order_relaxed) ==
+               REDIRECT(in->seq, in->outbox, in->call);
+}
+
+/* ---- stamps ---- */
+static inline void stage_stamp(const struct geometry *g, struct outbox *o, uint64_t call, uint32_t item,
+                               uint32_t share)
+{
+    atomic_store_explicit(outbox_stages(g, o) + stamp_index(g, call, item, share), call,
+                          memory_order_release);
+}
+static inline int staged(const struct geometry *g, struct outbox *o, uint64_t call, uint32_t item,
+                         uint32_t share)
+{
+    return atomic_load_explicit(outbox_stages(g, o) + stamp_index(g, call, item, share),
+                                memory_order_acquire) == call;
+}
+/* A stamp for the call's own giving (am 0) never replaces an amendment's of the same item. */
+static inline void item_stamp(const struct geometry *g, struct outbox *o, uint64_t call, uint32_t item,
+                              uint32_t share, uint64_t am, enum stamp_kind kind)
+{
+    _Atomic uint64_t *w = outbox_items(g, o) + stamp_index(g, call, item, share);
+    uint64_t old = atomic_load_explicit(w, memory_order_relaxed);
+
+    if (!am && STAMP_IS_OF(old, call) && STAMP_AMEND(old))
+        return;
+    atomic_store_explicit(w, STAMP(am, call, kind), memory_order_release);
+}
+static inline uint64_t item_stamp_of(const struct geometry *g, struct outbox *o, uint64_t call,
+                                     uint32_t item, uint32_t share)
+{
+    return atomic_load_explicit(outbox_items(g, o) + stamp_index(g, call, item, share),
+                                memory_order_acquire);
+}
+static inline void owner_stamp(struct outbox *o, uint64_t call, int declined)
+{
+    atomic_store_explicit(&o->owner[call % CALL_SLOTS], 2 * call + !!declined, memory_order_release);
+}
+/* Has outbox o answered the giving (am; 0: the call's own) of this share? STAMP_NONE: not yet. */
+static inline enum stamp_kind giving_answer(const struct geometry *g, struct outbox *o, uint64_t call,
+                                            uint32_t item, uint32_t share, uint64_t am)
+{
+    uint64_t w;
+
+    if (!am) {
+        uint64_t own = atomic_load_explicit(&o->owner[call % CALL_SLOTS], memory_order_acquire);
+        if (own == 2 * call)
+            return STAMP_DONE;
+        if (own != 2 * call + 1)
+            return STAMP_NONE;
+        /* flagged: declined if the item's stamp says so, an amendment's too (it may have replaced the
+         * own DECLINED): then somebody gives the item again, and no wrong row is taken */
+        w = item_stamp_of(g, o, call, item, share);
+        return STAMP_IS_OF(w, call) && STAMP_KIND(w) == STAMP_DECLINED ? STAMP_DECLINED : STAMP_DONE;
+    }
+    w = item_stamp_of(g, o, call, item, share);
+    return STAMP_IS_OF(w, call) && STAMP_AMEND(w) == am ? (enum stamp_kind)STAMP_KIND(w) : STAMP_NONE;
+}

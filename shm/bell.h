@@ -1,0 +1,48 @@
+/* Waiting and waking (shm/model/wake.pml). A waiting thread first looks in rounds (pause, or
+ * sched_yield where teams share cores), then sleeps on its process's doorbell.
+ *
+ * Sleeper: d = doorbell; asleep = 1; seq_cst fence; look again (every ring, the watch word);
+ * FUTEX_WAIT(doorbell, d); asleep = 0. Ringer: word (release); seq_cst fence; if asleep: doorbell + 1
+ * (locked), FUTEX_WAKE. The doorbell is read before the second look, and the ringer changes it.
+ * A 100 ms time-out is the net; work found by it alone is counted and should be none. */
+#pragma once
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "shm/layout.h"
+
+#define BELL_NET_MS 100
+
+/* After a release store of the word that the sleeper looks at. asleep: the sleeper's own word. */
+static inline void bell_ring_fenced(struct bell *b, const _Atomic uint32_t *asleep);
+void bell_wake(struct bell *b); /* doorbell + 1 and FUTEX_WAKE */
+static inline void bell_ring(struct bell *b, const _Atomic uint32_t *asleep)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    bell_ring_fenced(b, asleep);
+}
+/* for several sleepers after one fence */
+static inline void bell_ring_fenced(struct bell *b, const _Atomic uint32_t *asleep)
+{
+    if (atomic_load_explicit(asleep, memory_order_relaxed))
+        bell_wake(b);
+}
+
+enum bell_end { BELL_LOOKED, BELL_RUNG, BELL_NET, BELL_TIMEOUT };
+/* Sleeps until rung, or until `look(arg)` (called with asleep = 1) says there is something, or for
+ * ms milliseconds (<= 0: BELL_NET_MS; the return is BELL_NET then if `look` finds something though
+ * the doorbell has not changed, BELL_TIMEOUT if not). */
+enum bell_end bell_sleep(struct bell *b, _Atomic uint32_t *asleep, int (*look)(void *), void *arg,
+                         int ms);
+
+/* One round of a waiting loop: `round` counts from 0 and is the caller's. Returns 0 when the time
+ * for rounds is over and the caller should sleep. shared: other threads want this core. */
+int wait_round(uint32_t *round, int shared);
+
+static inline void cpu_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+uint64_t now_ns(void); /* CLOCK_MONOTONIC */

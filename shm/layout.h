@@ -1,0 +1,388 @@
+/* The words that two processes share. Every structure has a table: who writes a field, in which
+ * order, and what holds when either side dies. One writer a field, fixed-width types, no pointers.
+ * The protocol is checked by shm/model/ (Promela); change both together.
+ *
+ * Numbers: a call's number n is 64 bits, begins at 1 and is never reused. Amendments likewise.
+ * Process slots: an index into bells and the process table. 0 is the trunk's executor, 1 the
+ * steward, from 2 on a worker's outbox number. A replaced worker gets a number never used before. */
+#pragma once
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LINE _Alignas(64)
+
+#define CALL_SLOTS 8u       /* R: the owner stamps of eight slots are one cache line */
+#define CALLS_IN_FLIGHT 2u  /* F: sub-calls of a layer; each has half of every arena */
+#define MAX_NODES 8u        /* shares of an item */
+#define MAX_PROCS 1024u     /* process slots: an outbox number has 10 bits in a redirect word */
+#define PROC_TRUNK 0u
+#define PROC_STEWARD 1u
+#define PROC_FIRST_WORKER 2u
+#define OWNER_DISK 1023u    /* an item nobody has yet: its expert holds no place */
+#define PLACE_NONE 0xFFFFFFu
+
+/* ---- the word of a ring slot ----
+ * published n, retired n, published n+slots. 0: never used. Retired is not 0, or a lagging reader
+ * takes "gone" for "not yet". */
+#define PUBLISHED(n) (2 * (uint64_t)(n))
+#define RETIRED(n) (2 * (uint64_t)(n) + 1)
+
+/* ---- geometry: all sizes that follow from the model and the settings; constant after start ---- */
+struct geometry {
+    uint32_t n_nodes;       /* CPU nodes = shares an item */
+    uint32_t n_layers;      /* trunk layers */
+    uint32_t n_experts;     /* largest of a layer */
+    uint32_t top_k;         /* largest of a layer */
+    uint32_t n_embd;
+    uint32_t n_ff;          /* largest intermediate of an expert */
+    uint32_t max_tokens;    /* of one (sub-)call */
+    uint32_t max_items;     /* of one call */
+    uint32_t max_pairs;     /* (token, rank) of one call = max_tokens * top_k */
+    uint32_t amend_slots;   /* M, a power of two, more than the shares of the calls in flight */
+    uint32_t order_slots;   /* a power of two */
+    uint32_t n_slabs;       /* slab numbers; the same on every node */
+    uint64_t acts_half;     /* bytes of one half of the activation arena */
+    uint64_t inter_half;    /* ... of an outbox's intermediate arena */
+    uint64_t rows_half;     /* ... of an outbox's row arena */
+};
+
+/* ---- board ----
+ *   geometry      coordinator, before any child starts
+ *   watch         coordinator: the steward's thread runs (1) or has ended (0). Workers sleep on a
+ *                 futex only while it is 1. release / acquire.
+ *   asleep[0..1]  the trunk's executor and the steward, each its own line
+ *   proc[i]       coordinator: pid, role. A dead worker's entry stays.
+ * The coordinator dies: everything ends (PR_SET_PDEATHSIG). */
+struct board_proc {
+    _Atomic uint32_t pid;
+    _Atomic uint32_t role; /* enum seg-independent: 0 none, 1 cpu worker, 2 pager, 3 gpu worker */
+    _Atomic uint32_t node;
+    _Atomic uint32_t alive;
+};
+struct board {
+    struct geometry geo;
+    LINE _Atomic uint32_t watch;
+    LINE _Atomic uint32_t asleep_trunk;
+    LINE _Atomic uint32_t asleep_steward;
+    LINE struct board_proc proc[MAX_PROCS];
+};
+
+/* ---- bells: doorbells, by atomic add only, no data ----
+ *   word     anybody who rings: fetch_add after a seq_cst fence, only if the sleeper says asleep */
+struct bell {
+    LINE _Atomic uint32_t word;
+};
+
+/* ---- call ring: one producer (the trunk's executor), every consumer looks at every call ----
+ *   head          trunk           release, after the slot's word; where a new consumer begins
+ *   slot.word     trunk           PUBLISHED(n) (release) when filled; RETIRED(n), then a release
+ *                                 fence, before any field of the slot or byte of its activations
+ *                                 is stored again
+ *   slot.*        trunk           between RETIRED(n-R) and PUBLISHED(n), relaxed words
+ * A call is retired only when it is complete (every row read): a reader that owns an unfinished
+ * item never loses it, any other may lose the race and drops its copy. */
+struct call_item {
+    uint32_t expert;
+    uint32_t place;  /* slab number; PLACE_NONE with owner OWNER_DISK */
+    uint64_t epoch;  /* of the table's entry, compared with the place's header */
+    uint32_t pair0;  /* first of its pairs */
+    uint32_t n_pairs;
+    uint16_t owner[MAX_NODES]; /* outbox number of each share; OWNER_DISK: none yet */
+};
+_Static_assert(sizeof(struct call_item) == 40, "a shared structure's size is fixed");
+struct call_pair {
+    uint16_t token; /* of the call: 0 .. n_tokens-1 */
+    uint16_t rank;  /* place in that token's top-k */
+};
+struct call_head {
+    uint64_t seq;
+    uint32_t layer;
+    uint32_t n_tokens;
+    uint32_t n_items;
+    uint32_t n_pairs;
+    uint32_t top_k;     /* row index of a pair = token * top_k + rank */
+    uint32_t reserved;
+    uint64_t acts;      /* byte offset into the acts segment: (n_tokens, n_embd) f32 */
+};
+_Static_assert(sizeof(struct call_head) == 40, "a shared structure's size is fixed");
+struct calls {
+    LINE _Atomic uint64_t head;
+    LINE uint8_t slot[]; /* CALL_SLOTS times call_slot_bytes() */
+};
+
+/* ---- amendments: one producer (the steward) ----
+ *   redirect[]    steward: one 64-bit store of (amendment 38, outbox 10, low 16 of the call), stored
+ *                 before the amendment; ignored if the call differs. [slot][item][share]
+ *   head          steward, release
+ *   slot.word     steward: PUBLISHED(a); RETIRED(a-M) and a fence before fields are stored again */
+struct amendment {
+    uint64_t seq;
+    uint64_t call;
+    uint32_t item;
+    uint16_t share;
+    uint16_t outbox;
+    uint32_t place;
+    uint32_t reserved;
+    uint64_t epoch;
+};
+_Static_assert(sizeof(struct amendment) == 40, "a shared structure's size is fixed");
+struct amend_slot {
+    LINE _Atomic uint64_t word;
+    struct amendment am;
+};
+_Static_assert(sizeof(struct amend_slot) == 64, "a shared structure's size is fixed");
+struct amends {
+    LINE _Atomic uint64_t head;
+    LINE uint8_t data[]; /* amend_slots slots, then the redirect words */
+};
+
+/* ---- outbox of a CPU worker: written by that worker alone ----
+ *   heartbeat      relaxed; counts while the worker works
+ *   cursor         last call passed; amend_cursor likewise. Informative.
+ *   asleep         own line; see shm/bell.h
+ *   owner[slot]    2n: all its items of call n are done; 2n+1: some declined, after their item
+ *                  stamps. release.
+ *   item stamps    amendment 38 bits | low 24 bits of the call | kind 2 bits. Answer only the giving
+ *                  they name (amendment 0: the call's own). release, after the rows.
+ *   stage stamps   the call's number, after the share's intermediate. release.
+ *   rows, inter    final values only, before the stamp
+ * The worker dies: stamps that are there stay true, the rest is given to somebody else. */
+struct outbox_counters { /* relaxed, since the worker's start */
+    _Atomic uint64_t calls;        /* calls in which it had a share */
+    _Atomic uint64_t items;        /* shares done */
+    _Atomic uint64_t amended;      /* of these, by amendment */
+    _Atomic uint64_t declined;
+    _Atomic uint64_t rows;         /* down rows written, one a (pair, row) */
+    _Atomic uint64_t weight_bytes; /* weights multiplied, once an item whatever its tokens */
+    _Atomic uint64_t work_ns;      /* time between taking up shares and their stamps */
+    _Atomic uint64_t sleeps;       /* futex waits */
+    _Atomic uint64_t net_finds;    /* work found by the time-out net alone: always 0 */
+    _Atomic uint64_t dropped;      /* copies dropped because the slot had moved on */
+    _Atomic uint64_t reserved[6];
+};
+struct outbox {
+    LINE _Atomic uint64_t heartbeat;
+    _Atomic uint64_t cursor, amend_cursor;
+    LINE _Atomic uint32_t asleep;
+    LINE _Atomic uint64_t owner[CALL_SLOTS];
+    LINE struct outbox_counters count;
+    LINE uint8_t data[]; /* item stamps, stage stamps, intermediate arena, row arena */
+};
+
+/* ---- tables: written by the coordinator alone ----
+ *   entry[layer][expert]   (place + 1) << 40 | epoch; 0: on disk. One word, release; set only after
+ *                          the read's completion. Any number of readers (acquire).
+ *   header[node][slab]     epoch of the expert that may be used there, 0: none. "Leaving a place":
+ *                          clear the entry, mark the header on every node, seq_cst fence, wait for
+ *                          the givings, overwrite, header, entry.
+ *   slab_off[node][slab]   byte offset in slabs.node; constant
+ *   layer[]                constant */
+#define ENTRY_EPOCH_BITS 40
+#define ENTRY(place, epoch) (((uint64_t)(place) + 1) << ENTRY_EPOCH_BITS | (epoch))
+#define ENTRY_PLACE(entry) ((uint32_t)((entry) >> ENTRY_EPOCH_BITS) - 1)
+#define ENTRY_EPOCH(entry) ((entry) & (((uint64_t)1 << ENTRY_EPOCH_BITS) - 1))
+
+enum { MAT_GATE, MAT_UP, MAT_DOWN, N_MATS };
+struct expert_matrix {  /* one matrix of every expert of a layer */
+    uint32_t type;      /* enum weight_type */
+    uint32_t rows;      /* of one expert */
+    uint32_t cols;
+    uint32_t shard;     /* index of the file */
+    uint64_t row_bytes;
+    uint64_t file_off;  /* of expert 0, row 0 */
+    uint64_t stride;    /* from expert to expert */
+};
+struct expert_layer {
+    struct expert_matrix m[N_MATS];
+    uint32_t n_experts; /* 0: this layer has none */
+    uint32_t top_k;
+    float limit;        /* SwiGLU clamp, <= 0: none (rule 19) */
+    uint32_t has_scale; /* the layer's experts have .scale factors: scale[layer][expert][matrix] */
+};
+struct tables {
+    uint64_t off_entry, off_header, off_slab, off_layer, off_scale; /* from the segment's base */
+};
+
+/* ---- orders: the coordinator's numbered orders to the pager ----
+ *   head         coordinator, release, after the order's word
+ *   slot.word    PUBLISHED(number)
+ * Answered by done[number % slots] in the pager's outbox, 2*number or 2*number+1 (failed; the text
+ * went over the control socket before). A slot is used again when its order is answered. */
+#define ORDER_PIECES 24u /* three matrices, eight nodes */
+enum order_kind { ORDER_READ = 1 };
+enum order_prio { PRIO_DEMAND = 0, PRIO_PREFETCH = 1, PRIO_WARM = 2 };
+struct order_piece {   /* one read: whole 4 KiB blocks of the file that cover what is wanted */
+    uint32_t shard;
+    uint32_t seg;      /* 0: trunk, 1 + node: slabs.node */
+    uint64_t file_off; /* multiple of 4096 */
+    uint64_t bytes;    /* multiple of 4096; the file may end earlier, see need */
+    uint64_t need;     /* bytes that must arrive */
+    uint64_t dst;      /* offset in the segment, multiple of 4096 */
+};
+struct order {
+    uint64_t number;
+    uint32_t kind, prio;
+    uint32_t layer, expert; /* for messages; layer 0xFFFFFFFF: a trunk tensor, expert = its index */
+    uint32_t n_pieces;
+    uint32_t reserved;
+    struct order_piece piece[ORDER_PIECES];
+};
+struct order_slot {
+    LINE _Atomic uint64_t word;
+    struct order order;
+};
+struct orders {
+    LINE _Atomic uint64_t head;
+    LINE struct order_slot slot[];
+};
+struct pager_counters {
+    _Atomic uint64_t orders, expert_reads, reads, bytes, retries, errors, sleeps, net_finds;
+};
+struct pager_box { /* the pager's outbox */
+    LINE _Atomic uint64_t heartbeat;
+    LINE _Atomic uint32_t asleep;
+    LINE struct pager_counters count;
+    LINE _Atomic uint64_t done[]; /* order_slots */
+};
+
+/* ---- where things lie ---- */
+static inline size_t call_slot_bytes(const struct geometry *g)
+{
+    size_t n = 64 + sizeof(struct call_head) + g->max_items * sizeof(struct call_item) +
+               g->max_pairs * sizeof(struct call_pair);
+    return (n + 63) & ~(size_t)63;
+}
+static inline size_t calls_bytes(const struct geometry *g)
+{
+    return sizeof(struct calls) + CALL_SLOTS * call_slot_bytes(g);
+}
+static inline size_t stamps_count(const struct geometry *g) /* of item or stage stamps, redirects */
+{
+    return (size_t)CALL_SLOTS * g->max_items * g->n_nodes;
+}
+static inline size_t stamp_index(const struct geometry *g, uint64_t call, uint32_t item,
+                                 uint32_t share)
+{
+    return ((size_t)(call % CALL_SLOTS) * g->max_items + item) * g->n_nodes + share;
+}
+static inline size_t amends_bytes(const struct geometry *g)
+{
+    return sizeof(struct amends) + g->amend_slots * sizeof(struct amend_slot) +
+           stamps_count(g) * sizeof(uint64_t);
+}
+static inline struct amend_slot *amend_slot_of(const struct geometry *g, struct amends *a,
+                                               uint64_t seq)
+{
+    return (struct amend_slot *)a->data + (seq & (g->amend_slots - 1));
+}
+static inline _Atomic uint64_t *redirects_of(const struct geometry *g, struct amends *a)
+{
+    return (_Atomic uint64_t *)(a->data + g->amend_slots * sizeof(struct amend_slot));
+}
+static inline size_t outbox_stamp_bytes(const struct geometry *g) /* one kind, to a page */
+{
+    return (stamps_count(g) * sizeof(uint64_t) + 4095) & ~(size_t)4095;
+}
+static inline size_t outbox_bytes(const struct geometry *g)
+{
+    return sizeof(struct outbox) + 4096 + 2 * outbox_stamp_bytes(g) +
+           CALLS_IN_FLIGHT * (g->inter_half + g->rows_half);
+}
+static inline _Atomic uint64_t *outbox_items(const struct geometry *g, struct outbox *o)
+{
+    (void)g;
+    return (_Atomic uint64_t *)o->data;
+}
+static inline _Atomic uint64_t *outbox_stages(const struct geometry *g, struct outbox *o)
+{
+    return (_Atomic uint64_t *)(o->data + outbox_stamp_bytes(g));
+}
+/* intermediate of call n: f32 (token * top_k + rank, n_ff); rows: f32 (token * top_k + rank, n_embd) */
+static inline float *outbox_inter(const struct geometry *g, struct outbox *o, uint64_t call)
+{
+    return (float *)(o->data + 2 * outbox_stamp_bytes(g) + (call % CALLS_IN_FLIGHT) * g->inter_half);
+}
+static inline float *outbox_rows(const struct geometry *g, struct outbox *o, uint64_t call)
+{
+    return (float *)(o->data + 2 * outbox_stamp_bytes(g) + CALLS_IN_FLIGHT * g->inter_half +
+                     (call % CALLS_IN_FLIGHT) * g->rows_half);
+}
+static inline size_t pager_box_bytes(const struct geometry *g)
+{
+    return sizeof(struct pager_box) + g->order_slots * sizeof(uint64_t);
+}
+static inline size_t orders_bytes(const struct geometry *g)
+{
+    return sizeof(struct orders) + g->order_slots * sizeof(struct order_slot);
+}
+static inline _Atomic uint64_t *table_entry(struct tables *t, const struct geometry *g,
+                                            uint32_t layer, uint32_t expert)
+{
+    return (_Atomic uint64_t *)((uint8_t *)t + t->off_entry) + (size_t)layer * g->n_experts + expert;
+}
+static inline _Atomic uint64_t *table_header(struct tables *t, const struct geometry *g,
+                                             uint32_t node, uint32_t slab)
+{
+    return (_Atomic uint64_t *)((uint8_t *)t + t->off_header) + (size_t)node * g->n_slabs + slab;
+}
+static inline uint64_t *table_slab_off(struct tables *t, const struct geometry *g, uint32_t node,
+                                       uint32_t slab)
+{
+    return (uint64_t *)((uint8_t *)t + t->off_slab) + (size_t)node * g->n_slabs + slab;
+}
+static inline struct expert_layer *table_layer(struct tables *t, uint32_t layer)
+{
+    return (struct expert_layer *)((uint8_t *)t + t->off_layer) + layer;
+}
+static inline float *table_scale(struct tables *t, const struct geometry *g, uint32_t layer,
+                                 uint32_t expert) /* N_MATS of them */
+{
+    return (float *)((uint8_t *)t + t->off_scale) + ((size_t)layer * g->n_experts + expert) * N_MATS;
+}
+
+/* ---- an item's shares: node k has rows [share_row(rows, k, n), share_row(rows, k+1, n)) ---- */
+static inline uint32_t share_row(uint32_t rows, uint32_t k, uint32_t n_nodes)
+{
+    return k == n_nodes ? rows : (uint32_t)((uint64_t)rows * k / n_nodes) & ~3u;
+}
+
+/* ---- a slab: three pieces (gate, up, down rows of one node), each whole 4 KiB blocks of the file,
+ * so that O_DIRECT reads land in place. The rows begin `shift` bytes into their piece. ---- */
+struct slab_piece {
+    uint64_t off;      /* in the slab, multiple of 4096 */
+    uint64_t room;     /* bytes set aside, the same for every expert of the layer */
+    uint64_t file_off; /* multiple of 4096 */
+    uint64_t shift;
+    uint64_t bytes;    /* of the rows themselves; 0: this node has no row */
+};
+static inline uint64_t slab_piece_room(const struct expert_matrix *m, uint32_t node, uint32_t n_nodes)
+{
+    uint64_t b = (uint64_t)(share_row(m->rows, node + 1, n_nodes) - share_row(m->rows, node, n_nodes)) *
+                 m->row_bytes;
+    uint64_t mask = (m->file_off | m->stride) & 4095; /* every expert begins on a page? */
+    if (!b)
+        return 0;
+    return ((b + 4095) & ~4095ull) + (mask || (node && n_nodes > 1) ? 4096 : 0);
+}
+static inline struct slab_piece slab_piece(const struct expert_layer *l, uint32_t expert,
+                                           uint32_t node, uint32_t n_nodes, int mat)
+{
+    const struct expert_matrix *m = &l->m[mat];
+    struct slab_piece p = {0};
+    uint32_t r0 = share_row(m->rows, node, n_nodes), r1 = share_row(m->rows, node + 1, n_nodes);
+    uint64_t at = m->file_off + expert * m->stride + r0 * m->row_bytes;
+
+    for (int i = 0; i < mat; i++)
+        p.off += slab_piece_room(&l->m[i], node, n_nodes);
+    p.room = slab_piece_room(m, node, n_nodes);
+    p.bytes = (r1 - r0) * m->row_bytes;
+    p.file_off = at & ~4095ull;
+    p.shift = at & 4095;
+    return p;
+}
+static inline uint64_t slab_bytes(const struct expert_layer *l, uint32_t node, uint32_t n_nodes)
+{
+    return slab_piece_room(&l->m[0], node, n_nodes) + slab_piece_room(&l->m[1], node, n_nodes) +
+           slab_piece_room(&l->m[2], node, n_nodes);
+}

@@ -1,0 +1,33 @@
+/* Numbered orders from the coordinator to the pager, answered in the pager's outbox. */
+#pragma once
+#include "shm/bell.h"
+#include "shm/layout.h"
+#include "shm/words.h"
+
+/* Coordinator: may order `number` be written (the one that had its slot is answered)? */
+static inline int order_room(const struct geometry *g, struct pager_box *box, uint64_t number)
+{
+    uint64_t before = number - g->order_slots;
+
+    return number <= g->order_slots ||
+           atomic_load_explicit(&box->done[number & (g->order_slots - 1)], memory_order_acquire) / 2 ==
+               before;
+}
+/* Coordinator: writes it and rings the pager. o->number = head + 1. Needs order_room. */
+void order_publish(const struct geometry *g, struct orders *os, const struct order *o,
+                   struct bell *pager_bell, const _Atomic uint32_t *pager_asleep);
+/* Pager: order `number` if it is there (1), 0: not yet. */
+int order_take(const struct geometry *g, struct orders *os, uint64_t number, struct order *out);
+/* Pager: the answer. */
+static inline void order_done(const struct geometry *g, struct pager_box *box, uint64_t number, int failed)
+{
+    atomic_store_explicit(&box->done[number & (g->order_slots - 1)], 2 * number + !!failed,
+                          memory_order_release);
+}
+/* Coordinator: 0 open, 1 done, -1 failed. */
+static inline int order_answer(const struct geometry *g, struct pager_box *box, uint64_t number)
+{
+    uint64_t w = atomic_load_explicit(&box->done[number & (g->order_slots - 1)], memory_order_acquire);
+
+    return w == 2 * number ? 1 : w == 2 * number + 1 ? -1 : 0;
+}
