@@ -52,7 +52,7 @@ struct model_weight {
 
 /* One of the three matrices of a layer's experts. Expert e's bytes are
  * [file_offset + e * stride, + bytes) of the shard: rows one after the other, row_bytes each. */
-struct expert_matrix {
+struct model_matrix {
     uint32_t type;
     uint32_t rows, cols;
     uint64_t row_bytes;
@@ -72,7 +72,7 @@ struct model_layer {
     uint32_t ffn_norm;
     struct model_weight ffn_gate_inp; /* the router, (n_experts, n_embd) */
     /* gate and up (n_ff, n_embd), down (n_embd, n_ff) */
-    struct expert_matrix expert[EXPERT_MATRICES];
+    struct model_matrix expert[EXPERT_MATRICES];
     uint64_t expert_bytes; /* of one expert, all three matrices */
 };
 
