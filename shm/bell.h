@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "shm/layout.h"
+#include "shm/words.h"
 
 #define BELL_NET_MS 100
 
@@ -28,15 +29,26 @@ static inline void bell_ring_fenced(struct bell *b, const _Atomic uint32_t *asle
         bell_wake(b);
 }
 
-enum bell_end { BELL_LOOKED, BELL_RUNG, BELL_NET, BELL_TIMEOUT };
-/* Sleeps until rung, or until `look(arg)` (called with asleep = 1) says there is something, or for
- * ms milliseconds (<= 0: BELL_NET_MS; the return is BELL_NET then if `look` finds something though
- * the doorbell has not changed, BELL_TIMEOUT if not). */
+/* What a sleeper's look at its words says. A find by the time-out net is a lost wake-up only if the
+ * ringer has already passed that word (board.calls_rung and its like, read with acquire) and the
+ * doorbell is unchanged; else the ringer is merely on its way. */
+enum look { LOOK_NOTHING = 0, LOOK_FOUND = 1, LOOK_RUNG = 2 /* found, and its ringer has passed it */ };
+
+enum bell_end {
+    BELL_LOOKED,  /* look found something: by the second look, or at the time-out with its ring due */
+    BELL_RUNG,    /* the doorbell changed */
+    BELL_NET,     /* time-out, look says LOOK_RUNG, doorbell unchanged: a lost wake-up. Count it. */
+    BELL_TIMEOUT, /* time-out, nothing there */
+};
+/* Sleeps until rung, or until `look(arg)` (an enum look; called with asleep = 1, and again at the
+ * time-out) finds something, or for ms milliseconds (<= 0: BELL_NET_MS). After any end the caller
+ * looks again for itself. One sleeper a bell. */
 enum bell_end bell_sleep(struct bell *b, _Atomic uint32_t *asleep, int (*look)(void *), void *arg,
                          int ms);
 
-/* One round of a waiting loop: `round` counts from 0 and is the caller's. Returns 0 when the time
- * for rounds is over and the caller should sleep. shared: other threads want this core. */
+/* One round of a waiting loop: *round is the caller's, 0 at the beginning of a wait, else wait_round's
+ * own business. Returns 0 when the time for rounds is over and the caller should sleep. shared: other
+ * threads want this core (sched_yield each round, else pause). */
 int wait_round(uint32_t *round, int shared);
 
 static inline void cpu_pause(void)

@@ -51,7 +51,11 @@ struct geometry {
  *   geometry      coordinator, before any child starts
  *   watch         coordinator: the steward's thread runs (1) or has ended (0). Workers sleep on a
  *                 futex only while it is 1. release / acquire.
- *   asleep[0..1]  the trunk's executor and the steward, each its own line
+ *   asleep_*      the trunk's executor and the steward, each its own line
+ *   calls_rung    the trunk's executor, where it rings consumers itself: last call rung for (release,
+ *                 after the bells). steward_rung: the same by the steward. amends_rung: the steward,
+ *                 last amendment rung for. They tell a sleeper whether a wake-up was really lost: work
+ *                 found by the time-out net counts only if its ringer has passed it (shm/bell.h).
  *   proc[i]       coordinator: pid, role. A dead worker's entry stays.
  * The coordinator dies: everything ends (PR_SET_PDEATHSIG). */
 struct board_proc {
@@ -65,6 +69,8 @@ struct board {
     LINE _Atomic uint32_t watch;
     LINE _Atomic uint32_t asleep_trunk;
     LINE _Atomic uint32_t asleep_steward;
+    LINE _Atomic uint64_t calls_rung;
+    LINE _Atomic uint64_t steward_rung, amends_rung;
     LINE struct board_proc proc[MAX_PROCS];
 };
 
@@ -140,6 +146,8 @@ struct amends {
 /* ---- outbox of a CPU worker: written by that worker alone ----
  *   heartbeat      relaxed; counts while the worker works
  *   cursor         last call passed; amend_cursor likewise. Informative.
+ *   ringing        odd from before a stamp until its bells were rung: who sees the stamp and an even
+ *                  word here knows that the ring is over (counting lost wake-ups, shm/bell.h)
  *   asleep         own line; see shm/bell.h
  *   owner[slot]    2n: all its items of call n are done; 2n+1: some declined, after their item
  *                  stamps. release.
@@ -164,6 +172,7 @@ struct outbox_counters { /* relaxed, since the worker's start */
 struct outbox {
     LINE _Atomic uint64_t heartbeat;
     _Atomic uint64_t cursor, amend_cursor;
+    _Atomic uint32_t ringing;
     LINE _Atomic uint32_t asleep;
     LINE _Atomic uint64_t owner[CALL_SLOTS];
     LINE struct outbox_counters count;
@@ -207,6 +216,7 @@ struct tables {
 /* ---- orders: the coordinator's numbered orders to the pager ----
  *   head         coordinator, release, after the order's word
  *   slot.word    PUBLISHED(number)
+ *   rung         coordinator, release, after the pager's bell: last order rung for
  * Answered by done[number % slots] in the pager's outbox, 2*number or 2*number+1 (failed; the text
  * went over the control socket before). A slot is used again when its order is answered. */
 #define ORDER_PIECES 24u /* three matrices, eight nodes */
@@ -233,7 +243,7 @@ struct order_slot {
     struct order order;
 };
 struct orders {
-    LINE _Atomic uint64_t head;
+    LINE _Atomic uint64_t head, rung;
     LINE struct order_slot slot[];
 };
 struct pager_counters {

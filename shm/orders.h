@@ -13,11 +13,22 @@ static inline int order_room(const struct geometry *g, struct pager_box *box, ui
            atomic_load_explicit(&box->done[number & (g->order_slots - 1)], memory_order_acquire) / 2 ==
                before;
 }
-/* Coordinator: writes it and rings the pager. o->number = head + 1. Needs order_room. */
+/* Coordinator: writes it and rings the pager. o->number = head + 1. Needs order_room. One thread at a
+ * time. */
 void order_publish(const struct geometry *g, struct orders *os, const struct order *o,
                    struct bell *pager_bell, const _Atomic uint32_t *pager_asleep);
 /* Pager: order `number` if it is there (1), 0: not yet. */
 int order_take(const struct geometry *g, struct orders *os, uint64_t number, struct order *out);
+/* Pager: for bell_sleep's look: is order `number` there? enum look. */
+static inline int order_look(const struct geometry *g, struct orders *os, uint64_t number)
+{
+    if (atomic_load_explicit(&os->rung, memory_order_acquire) >= number)
+        return LOOK_RUNG;
+    return atomic_load_explicit(&os->slot[number & (g->order_slots - 1)].word,
+                                memory_order_acquire) == PUBLISHED(number)
+               ? LOOK_FOUND
+               : LOOK_NOTHING;
+}
 /* Pager: the answer. */
 static inline void order_done(const struct geometry *g, struct pager_box *box, uint64_t number, int failed)
 {

@@ -42,19 +42,28 @@ struct seg {
     uint64_t bytes; /* payload */
     void *base;     /* payload; NULL: not mapped */
     void *map;      /* the mapping, SEG_HEAD_BYTES before base */
+    int bound;      /* the maker's: pages are bound to the node that was asked for */
 };
 
 /* Makes and maps (read-write) a segment of `bytes` payload. Owns *s until seg_close.
- * node >= 0: pages are bound to that NUMA node where the machine has it (else: no binding). */
+ * node >= 0: pages are bound to that NUMA node where the machine has it and allows it (s->bound says
+ * so; else no binding). Fails with -ENOMEM before anything is made if memory_left() is less. */
 int seg_create(enum seg_role role, uint32_t index, uint64_t bytes, int node, struct seg *s,
                struct err *e);
 /* Maps a segment received as fd; takes the fd over, also on failure. Checks the head. */
 int seg_map(int fd, enum seg_role role, uint32_t index, int writable, struct seg *s, struct err *e);
+/* A second descriptor of the same segment that can only be mapped read-only: what a process that
+ * must not write is given. The caller's to close. Negative: *e says why. */
+int seg_reader_fd(const struct seg *s, struct err *e);
+/* Allocates every page now, 256 MB at a time, and compares memory_left() before each step. Contents
+ * stay. Refused: -ENOMEM; what was allocated stays until seg_close. */
+int seg_populate(struct seg *s, struct err *e);
 void seg_close(struct seg *s);
 
 /* Bytes that may still be allocated: the smallest of MemAvailable and every cgroup's limit minus
  * usage on the way up (v2 memory.max and memory.high, v1 memory.limit_in_bytes). */
 uint64_t memory_left(void);
+uint64_t memory_left_in(const char *root); /* the same, /proc and mount points below root: for tests */
 
 const char *build_id(void);         /* 16 characters and a NUL */
 uint64_t shm_layout_hash(void);     /* of shm/layout.h as this program was compiled */

@@ -21,3 +21,6 @@ void team_do(struct team *t, team_fn *fn, void *arg);
 void team_meet(struct team *t);
 int team_size(const struct team *t);
 int team_shared(const struct team *t);
+/* Threads that could not be pinned so far (a container took the core away): worth one log line. Exact
+ * after the first team_do. */
+int team_unpinned(const struct team *t);

@@ -1,0 +1,29 @@
+/* The order ring. A slot is written again only after its order was answered, so a copy is never
+ * torn and no second look at its word is needed. */
+#include "shm/orders.h"
+
+#include <assert.h>
+
+void order_publish(const struct geometry *g, struct orders *os, const struct order *o,
+                   struct bell *pager_bell, const _Atomic uint32_t *pager_asleep)
+{
+    struct order_slot *s = &os->slot[o->number & (g->order_slots - 1)];
+
+    words_store(&s->order, o, sizeof *o);
+    atomic_store_explicit(&s->word, PUBLISHED(o->number), memory_order_release);
+    atomic_store_explicit(&os->head, o->number, memory_order_release);
+    bell_ring(pager_bell, pager_asleep);
+    atomic_store_explicit(&os->rung, o->number, memory_order_release);
+}
+
+int order_take(const struct geometry *g, struct orders *os, uint64_t number, struct order *out)
+{
+    struct order_slot *s = &os->slot[number & (g->order_slots - 1)];
+
+    if (atomic_load_explicit(&s->word, memory_order_acquire) != PUBLISHED(number))
+        return 0;
+    words_load(out, &s->order, sizeof *out);
+    assert(out->number == number &&
+           out->n_pieces <= ORDER_PIECES); /* the coordinator's own mistake */
+    return 1;
+}
