@@ -47,13 +47,15 @@ enum {
  * any one name). Hands over *out. 0 or a negative errno with one line in e. */
 int gguf_open(const char *path, struct gguf **out, struct err *e);
 /* The same from memory: one shard, the whole file or any part of its beginning; file_bytes is the
- * size that the file would have (>= n). `name` stands for the path in messages. The bytes are copied. */
+ * size that the file would have (>= n). `name` stands for the path in messages. The bytes are
+ * copied. */
 int gguf_parse(const char *name, const void *data, size_t n, uint64_t file_bytes, struct gguf **out,
                struct err *e);
 /* NULL is allowed. Closes the shards' descriptors. */
 void gguf_close(struct gguf *g);
 
-/* --- shards ------------------------------------------------------------------------------------ */
+/* --- shards ------------------------------------------------------------------------------------
+ */
 size_t gguf_n_shards(const struct gguf *g);
 const char *gguf_shard_path(const struct gguf *g, size_t i);
 int gguf_shard_fd(const struct gguf *g, size_t i); /* O_RDONLY, owned by g; -1 after gguf_parse */
@@ -61,7 +63,8 @@ uint64_t gguf_shard_bytes(const struct gguf *g, size_t i); /* size of the file w
 uint32_t gguf_version(const struct gguf *g);               /* of the first shard */
 uint32_t gguf_alignment(const struct gguf *g, size_t i);
 
-/* --- metadata (the first shard's) -------------------------------------------------------------- */
+/* --- metadata (the first shard's) --------------------------------------------------------------
+ */
 
 /* Each: 0 the value is in *out; 1 no such key; -EINVAL the key holds something else (then gguf_why
  * writes the line). An integer getter takes every integer kind whose value fits; gguf_f32 takes f32
@@ -97,7 +100,8 @@ struct gguf_str gguf_key_at(const struct gguf *g, size_t i);
  * wanted ("an integer from 1 to 512"). Returns -EINVAL. */
 int gguf_why(const struct gguf *g, const char *key, const char *wanted, struct err *e);
 
-/* --- tensors (of all shards, in file order) ---------------------------------------------------- */
+/* --- tensors (of all shards, in file order) ----------------------------------------------------
+ */
 struct gguf_tensor {
     struct gguf_str name; /* 1 to 63 bytes of UTF-8, no control bytes */
     uint32_t type;        /* id, kernels/type/type.h knows it */
