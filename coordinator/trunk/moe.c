@@ -1,0 +1,335 @@
+/* Producer of the call ring. Decides nothing about where experts live: it reads the table, names the
+ * place and the owner in the item, or "on disk", and the steward does the rest. */
+#include "coordinator/trunk/moe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/moe/moe.h"
+
+#define MAX_TOP_K 64
+
+struct open_call {
+    struct call call;
+    uint32_t token0;               /* first of the layer's tokens in this sub-call */
+    uint32_t n_direct;             /* outboxes named by the call itself */
+    uint16_t direct[MAX_NODES];
+    int has_disk;
+    uint32_t at_item, at_share;    /* the slow look resumes here */
+    uint16_t *box;                 /* by item * n_nodes + share: whose row is taken */
+    uint16_t *item_of;             /* by token * top_k + rank */
+};
+
+struct moe {
+    struct moe_config c;
+    uint64_t next; /* number of the next call */
+    struct open_call open[CALLS_IN_FLIGHT];
+    uint32_t *count; /* scratch, by expert */
+    /* the layer in work */
+    uint32_t layer, used, n_tokens, next_token, sub_tokens;
+    uint64_t first_open; /* oldest call not retired; == next: none */
+    const float *x;
+    const int32_t *ids;
+    float *keep;
+    struct moe_counters count_of;
+};
+
+int moe_open(const struct moe_config *c, struct moe **out, struct err *e)
+{
+    const struct geometry *g = c->geo;
+    struct moe *m;
+
+    if (g->top_k > MAX_TOP_K)
+        return err_set(e, -ENOTSUP, "%u experts a token are more than %d", g->top_k, MAX_TOP_K);
+    m = calloc(1, sizeof *m);
+    if (!m)
+        return err_set(e, -ENOMEM, "no memory for the experts' calls");
+    m->c = *c;
+    m->next = m->first_open = 1;
+    m->count = malloc((g->n_experts + 1) * sizeof *m->count);
+    for (uint32_t i = 0; i < CALLS_IN_FLIGHT; i++) {
+        struct open_call *o = &m->open[i];
+        o->call.items = malloc(g->max_items * sizeof *o->call.items);
+        o->call.pairs = malloc(g->max_pairs * sizeof *o->call.pairs);
+        o->box = malloc((size_t)g->max_items * g->n_nodes * sizeof *o->box);
+        o->item_of = malloc(g->max_pairs * sizeof *o->item_of);
+        if (!m->count || !o->call.items || !o->call.pairs || !o->box || !o->item_of) {
+            moe_close(m);
+            return err_set(e, -ENOMEM, "no memory for the experts' calls");
+        }
+    }
+    *out = m;
+    return 0;
+}
+
+void moe_close(struct moe *m)
+{
+    if (!m)
+        return;
+    for (uint32_t i = 0; i < CALLS_IN_FLIGHT; i++) {
+        free(m->open[i].call.items);
+        free(m->open[i].call.pairs);
+        free(m->open[i].box);
+        free(m->open[i].item_of);
+    }
+    free(m->count);
+    free(m);
+}
+
+const struct moe_counters *moe_counters(const struct moe *m)
+{
+    return &m->count_of;
+}
+
+void moe_keep_rows(struct moe *m, float *rows)
+{
+    m->keep = rows;
+}
+
+static struct open_call *call_of(struct moe *m, uint64_t n)
+{
+    return &m->open[n % CALLS_IN_FLIGHT];
+}
+
+/* one item an expert, ascending; its pairs in token order */
+static void make_items(struct moe *m, struct open_call *o, uint32_t t0, uint32_t n)
+{
+    const struct geometry *g = m->c.geo;
+    const int32_t *ids = m->ids + (size_t)t0 * m->used;
+    uint32_t n_items = 0, pairs = n * m->used;
+
+    if (n == 1) { /* decode: an item a place, no sorting */
+        for (uint32_t r = 0; r < m->used; r++) {
+            o->call.items[r] = (struct call_item){.expert = (uint32_t)ids[r], .pair0 = r, .n_pairs = 1};
+            o->call.pairs[r] = (struct call_pair){0, (uint16_t)r};
+            o->item_of[r] = (uint16_t)r;
+        }
+        o->call.head.n_items = o->call.head.n_pairs = m->used;
+        return;
+    }
+    memset(m->count, 0, (g->n_experts + 1) * sizeof *m->count);
+    for (uint32_t i = 0; i < pairs; i++)
+        m->count[ids[i]]++;
+    for (uint32_t e = 0, at = 0; e < g->n_experts; e++) {
+        uint32_t c = m->count[e];
+        if (!c)
+            continue;
+        o->call.items[n_items] = (struct call_item){.expert = e, .pair0 = at, .n_pairs = 0};
+        m->count[e] = n_items++;
+        at += c;
+    }
+    for (uint32_t i = 0; i < pairs; i++) {
+        uint32_t k = m->count[ids[i]];
+        struct call_item *it = &o->call.items[k];
+        o->call.pairs[it->pair0 + it->n_pairs++] =
+            (struct call_pair){(uint16_t)(i / m->used), (uint16_t)(i % m->used)};
+        o->item_of[i] = (uint16_t)k;
+    }
+    o->call.head.n_items = n_items;
+    o->call.head.n_pairs = pairs;
+}
+
+static void find_owners(struct moe *m, struct open_call *o)
+{
+    const struct geometry *g = m->c.geo;
+
+    o->has_disk = 0;
+    o->n_direct = 0;
+    for (uint32_t i = 0; i < o->call.head.n_items; i++) {
+        struct call_item *it = &o->call.items[i];
+        size_t at = (size_t)m->layer * g->n_experts + it->expert;
+        uint64_t entry = atomic_load_explicit(table_entry(m->c.tables, g, m->layer, it->expert),
+                                              memory_order_acquire);
+        atomic_store_explicit(&m->c.used[at], m->next, memory_order_relaxed);
+        it->place = entry ? ENTRY_PLACE(entry) : PLACE_NONE;
+        it->epoch = ENTRY_EPOCH(entry);
+        for (uint32_t k = 0; k < g->n_nodes; k++)
+            it->owner[k] = (uint16_t)(entry ? m->c.owner[k] : OWNER_DISK);
+        if (!entry) {
+            o->has_disk = 1;
+            m->count_of.disk_items++;
+        } else if (!o->n_direct) {
+            for (uint32_t k = 0; k < g->n_nodes; k++)
+                o->direct[o->n_direct++] = (uint16_t)m->c.owner[k];
+        }
+    }
+}
+
+static void ring_all(struct moe *m, int steward)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    for (uint32_t k = 0; k < m->c.geo->n_nodes; k++)
+        bell_ring_fenced(&m->c.bells[m->c.owner[k]], &m->c.outbox[m->c.owner[k]]->asleep);
+    if (steward)
+        bell_ring_fenced(&m->c.bells[PROC_STEWARD], &m->c.board->asleep_steward);
+}
+
+static void publish_next(struct moe *m)
+{
+    const struct geometry *g = m->c.geo;
+    struct open_call *o = call_of(m, m->next);
+    uint32_t t0 = m->next_token, n = m->n_tokens - t0;
+    uint64_t half = (m->next % CALLS_IN_FLIGHT) * g->acts_half;
+
+    if (n > m->sub_tokens)
+        n = m->sub_tokens;
+    o->token0 = t0;
+    o->at_item = o->at_share = 0;
+    o->call.head = (struct call_head){
+        .seq = m->next, .layer = m->layer, .n_tokens = n, .top_k = m->used, .acts = half};
+    make_items(m, o, t0, n);
+    find_owners(m, o);
+    memcpy((uint8_t *)m->c.acts + half, m->x + (size_t)t0 * g->n_embd,
+           (size_t)n * g->n_embd * sizeof(float));
+    call_publish(g, m->c.calls, &o->call);
+    ring_all(m, o->has_disk);
+    m->next_token += n;
+    m->next++;
+    m->count_of.calls++;
+    m->count_of.items += o->call.head.n_items;
+}
+
+void moe_begin(struct moe *m, uint32_t layer, uint32_t used, const float *x, const int32_t *ids,
+               uint32_t n_tokens)
+{
+    uint32_t parts = (n_tokens + m->c.geo->max_tokens - 1) / m->c.geo->max_tokens;
+
+    m->layer = layer;
+    m->used = used;
+    m->x = x;
+    m->ids = ids;
+    m->n_tokens = n_tokens;
+    m->next_token = 0;
+    m->sub_tokens = (n_tokens + parts - 1) / parts; /* equal token ranges */
+    while (m->next_token < n_tokens && m->next - m->first_open < CALLS_IN_FLIGHT)
+        publish_next(m);
+}
+
+/* Is every share of the call answered DONE by its present owner? Remembers how far it came. */
+static int complete(struct moe *m, struct open_call *o)
+{
+    const struct geometry *g = m->c.geo;
+    uint64_t n = o->call.head.seq;
+
+    if (!o->at_item && !o->at_share && !o->has_disk) { /* the usual case: plain owner stamps */
+        uint32_t k = 0;
+        while (k < o->n_direct &&
+               atomic_load_explicit(&m->c.outbox[o->direct[k]]->owner[n % CALL_SLOTS],
+                                    memory_order_acquire) == 2 * n)
+            k++;
+        if (k == o->n_direct) {
+            for (uint32_t i = 0; i < o->call.head.n_items; i++)
+                for (k = 0; k < g->n_nodes; k++)
+                    o->box[i * g->n_nodes + k] = o->call.items[i].owner[k];
+            o->at_item = o->call.head.n_items;
+            return 1;
+        }
+    }
+    for (; o->at_item < o->call.head.n_items; o->at_item++, o->at_share = 0) {
+        for (; o->at_share < g->n_nodes; o->at_share++) {
+            uint32_t i = o->at_item, k = o->at_share, box = o->call.items[i].owner[k];
+            uint64_t red = atomic_load_explicit(
+                redirects_of(g, m->c.amends) + stamp_index(g, n, i, k), memory_order_acquire);
+            uint64_t am = 0;
+            if (REDIRECT_IS_OF(red, n)) {
+                am = REDIRECT_AMEND(red);
+                box = REDIRECT_OUTBOX(red);
+            }
+            if (box == OWNER_DISK || !m->c.outbox[box] ||
+                giving_answer(g, m->c.outbox[box], n, i, k, am) != STAMP_DONE)
+                return 0;
+            o->box[i * g->n_nodes + k] = (uint16_t)box;
+        }
+    }
+    return 1;
+}
+
+struct look {
+    struct moe *m;
+    struct open_call *o;
+};
+static int look(void *arg)
+{
+    struct look *l = arg;
+
+    return complete(l->m, l->o);
+}
+
+static void wait_complete(struct moe *m, struct open_call *o)
+{
+    struct look l = {m, o};
+    uint32_t round = 0;
+    uint64_t start;
+
+    if (complete(m, o))
+        return;
+    start = now_ns();
+    while (!complete(m, o)) {
+        if (wait_round(&round, m->c.shared))
+            continue;
+        m->count_of.sleeps++;
+        enum bell_end how = bell_sleep(&m->c.bells[PROC_TRUNK], &m->c.board->asleep_trunk, look, &l, 0);
+        if (how == BELL_NET)
+            m->count_of.net_finds++;
+        round = 0;
+    }
+    m->count_of.wait_ns += now_ns() - start;
+}
+
+/* Tokens t, of the call, that thread has to sum. */
+static void sum_tokens(struct moe *m, struct open_call *o, uint32_t t0, uint32_t t1, const float *weights,
+                       float *y)
+{
+    const struct geometry *g = m->c.geo;
+    uint64_t n = o->call.head.seq;
+    const float *rows[MAX_TOP_K];
+
+    for (uint32_t t = t0; t < t1; t++) {
+        uint32_t at = o->token0 + t;
+        for (uint32_t k = 0; k < g->n_nodes; k++) {
+            uint32_t r0 = share_row(g->n_embd, k, g->n_nodes),
+                     r1 = share_row(g->n_embd, k + 1, g->n_nodes);
+            for (uint32_t p = 0; p < m->used; p++) {
+                uint32_t pair = t * m->used + p;
+                uint32_t box = o->box[o->item_of[pair] * g->n_nodes + k];
+                rows[p] = outbox_rows(g, m->c.outbox[box], n) + (size_t)pair * g->n_embd + r0;
+                if (m->keep)
+                    memcpy(m->keep + ((size_t)at * m->used + p) * g->n_embd + r0, rows[p],
+                           (r1 - r0) * sizeof(float));
+            }
+            if (r1 > r0)
+                moe_sum(weights + (size_t)at * m->used, rows, m->used, y + (size_t)at * g->n_embd + r0,
+                        r1 - r0);
+        }
+    }
+}
+
+void moe_finish(struct moe *m, struct team *t, int thread, int n_threads, int parallel,
+                const float *weights, float *y)
+{
+    /* every thread walks the same sub-calls; only the leader changes m, between two meetings */
+    uint64_t n = m->first_open, last = n + (m->n_tokens + m->sub_tokens - 1) / m->sub_tokens;
+
+    for (; n < last; n++) {
+        struct open_call *o = call_of(m, n);
+        if (thread == 0)
+            wait_complete(m, o);
+        if (parallel) {
+            team_meet(t);
+            uint32_t all = o->call.head.n_tokens;
+            sum_tokens(m, o, (uint32_t)((uint64_t)all * thread / n_threads),
+                       (uint32_t)((uint64_t)all * (thread + 1) / n_threads), weights, y);
+            team_meet(t);
+        } else {
+            sum_tokens(m, o, 0, o->call.head.n_tokens, weights, y);
+        }
+        if (thread == 0) {
+            call_retire(m->c.geo, m->c.calls, n);
+            m->first_open = n + 1;
+            if (m->next_token < m->n_tokens)
+                publish_next(m);
+        }
+    }
+    if (thread == 0)
+        m->keep = NULL;
+}

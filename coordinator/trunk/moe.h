@@ -1,0 +1,44 @@
+/* The trunk's side of a layer of experts: makes calls, publishes them, waits for the stamps, sums the
+ * rows. The producer of the call ring (shm/calls.h). At most CALLS_IN_FLIGHT calls are open; a layer
+ * that needs more room goes out in sub-calls of equal token ranges. */
+#pragma once
+#include "shm/amends.h"
+#include "shm/bell.h"
+#include "shm/calls.h"
+#include "shm/err.h"
+#include "shm/team.h"
+
+struct moe_counters {
+    uint64_t calls, items, disk_items;
+    uint64_t wait_ns; /* the trunk had nothing to do but wait for stamps */
+    uint64_t sleeps, net_finds;
+};
+
+struct moe_config {
+    const struct geometry *geo;
+    struct board *board;
+    struct calls *calls;
+    struct amends *amends;
+    struct tables *tables;
+    struct bell *bells;
+    float *acts;
+    struct outbox *const *outbox;    /* by outbox number; NULL: none */
+    uint32_t owner[MAX_NODES];       /* outbox number of each node's worker */
+    _Atomic uint64_t *used;          /* by layer * n_experts + expert: last call that used it */
+    int shared;                      /* workers use our cores: yield while waiting */
+};
+struct moe;
+int moe_open(const struct moe_config *c, struct moe **out, struct err *e);
+void moe_close(struct moe *m);
+
+/* Leader: publishes the first calls of a layer for n_tokens vectors x (n_tokens, n_embd) whose experts
+ * are ids (n_tokens, used). x and ids stand until moe_finish. */
+void moe_begin(struct moe *m, uint32_t layer, uint32_t used, const float *x, const int32_t *ids,
+               uint32_t n_tokens);
+/* y (n_tokens, n_embd) = sum over places of weights (n_tokens, used) times rows, in the order of rule
+ * 28. Called by the whole team (parallel 1) or by the leader alone (parallel 0). */
+void moe_finish(struct moe *m, struct team *t, int thread, int n_threads, int parallel,
+                const float *weights, float *y);
+/* For dumps: the next moe_finish also copies every row to rows (n_tokens, used, n_embd). */
+void moe_keep_rows(struct moe *m, float *rows);
+const struct moe_counters *moe_counters(const struct moe *m);

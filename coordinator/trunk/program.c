@@ -1,0 +1,319 @@
+/* The builder of programs. Knows sizes and forms, no values: what it makes is plain data that another
+ * process can execute. */
+#include "coordinator/trunk/program.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "coordinator/trunk/ops.h"
+#include "kernels/type/type.h"
+
+struct ops {
+    const struct model *m;
+    struct program *p;
+    uint32_t cap_ops, cap_buffers, cap_weights, cap_states;
+    uint32_t *valid;  /* by buffer: act forms that are prepared and still true */
+    uint32_t *tensor; /* by trunk tensor: its weight index, or PROG_NONE */
+    int no_memory;
+};
+
+static const char *const op_names[OP_KINDS] = {
+    "embed",     "prepare", "matmul", "rms_norm", "rope",    "kv_append",
+    "attention", "add",     "router", "moe_call", "moe_sum", "pick",
+};
+
+const char *op_name(enum op_kind kind)
+{
+    return kind < OP_KINDS ? op_names[kind] : "?";
+}
+
+void program_free(struct program *p)
+{
+    if (!p)
+        return;
+    free(p->op);
+    free(p->buffer);
+    free(p->weight);
+    free(p->state);
+    free(p);
+}
+
+static void *grow(struct ops *o, void *array, uint32_t n, uint32_t *cap, size_t size)
+{
+    if (n < *cap)
+        return array;
+    uint32_t want = *cap ? 2 * *cap : 64;
+    void *bigger = realloc(array, want * size);
+    if (!bigger) {
+        o->no_memory = 1;
+        return array;
+    }
+    *cap = want;
+    return bigger;
+}
+
+struct ops *ops_begin(const struct model *m)
+{
+    struct ops *o = calloc(1, sizeof *o);
+
+    if (!o)
+        return NULL;
+    o->m = m;
+    o->p = calloc(1, sizeof *o->p);
+    o->tensor = malloc((m->n_tensors + 1) * sizeof *o->tensor);
+    if (!o->p || !o->tensor) {
+        free(o->p);
+        free(o->tensor);
+        free(o);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < m->n_tensors; i++)
+        o->tensor[i] = PROG_NONE;
+    o->p->n_embd = m->n_embd;
+    o->p->n_vocab = m->n_vocab;
+    o->p->logits = PROG_NONE;
+    return o;
+}
+
+int ops_end(struct ops *o, struct program **out, struct err *e)
+{
+    struct program *p = o->p;
+    int failed = o->no_memory;
+
+    free(o->valid);
+    free(o->tensor);
+    free(o);
+    if (failed) {
+        program_free(p);
+        return err_set(e, -ENOMEM, "no memory for the model's program");
+    }
+    assert(p->logits != PROG_NONE);
+    *out = p;
+    return 0;
+}
+
+uint32_t ops_buffer(struct ops *o, uint32_t width, enum buf_type type, int output_rows)
+{
+    struct program *p = o->p;
+    uint32_t cap = o->cap_buffers, *bigger;
+
+    p->buffer = grow(o, p->buffer, p->n_buffers, &o->cap_buffers, sizeof *p->buffer);
+    if (cap != o->cap_buffers) {
+        bigger = realloc(o->valid, o->cap_buffers * sizeof *bigger);
+        if (!bigger)
+            o->no_memory = 1;
+        else
+            o->valid = bigger;
+    }
+    if (o->no_memory)
+        return 0;
+    p->buffer[p->n_buffers] =
+        (struct prog_buffer){.width = width, .type = type, .rows = output_rows};
+    o->valid[p->n_buffers] = 0;
+    return p->n_buffers++;
+}
+
+uint32_t ops_state(struct ops *o, uint32_t kv_heads, uint32_t head_values)
+{
+    struct program *p = o->p;
+
+    p->state = grow(o, p->state, p->n_states, &o->cap_states, sizeof *p->state);
+    if (o->no_memory)
+        return 0;
+    p->state[p->n_states] = 
+        (struct prog_state){kv_heads * head_values, kv_heads * head_values, head_values};
+    return p->n_states++;
+}
+
+/* weight of a trunk tensor, once for each tensor */
+static uint32_t weight_of(struct ops *o, uint32_t tensor)
+{
+    struct program *p = o->p;
+    const struct model_tensor *t;
+
+    if (tensor == MODEL_NONE)
+        return PROG_NONE;
+    if (o->tensor[tensor] != PROG_NONE)
+        return o->tensor[tensor];
+    p->weight = grow(o, p->weight, p->n_weights, &o->cap_weights, sizeof *p->weight);
+    if (o->no_memory)
+        return 0;
+    t = &o->m->tensor[tensor];
+    p->weight[p->n_weights] = (struct prog_weight){
+        .type = t->type,
+        .rows = (uint32_t)(t->dims[1] * t->dims[2] * t->dims[3]),
+        .cols = (uint32_t)t->dims[0],
+        .tensor = tensor,
+        .row_bytes = t->row_bytes,
+        .scale = PROG_NONE,
+        .bias = PROG_NONE,
+    };
+    o->tensor[tensor] = p->n_weights;
+    return p->n_weights++;
+}
+
+static struct op *append(struct ops *o, enum op_kind kind, uint32_t out)
+{
+    static struct op nowhere; /* written and forgotten when memory is out */
+    struct program *p = o->p;
+    struct op *op;
+
+    p->op = grow(o, p->op, p->n_ops, &o->cap_ops, sizeof *p->op);
+    if (o->no_memory)
+        return &nowhere;
+    op = &p->op[p->n_ops++];
+    *op = (struct op){.kind = kind,
+                      .in = {PROG_NONE, PROG_NONE},
+                      .out = out,
+                      .w = PROG_NONE,
+                      .state = PROG_NONE};
+    if (out != PROG_NONE && kind != OP_PREPARE)
+        o->valid[out] = 0; /* rewritten: its prepared forms are stale */
+    return op;
+}
+
+void ops_name(struct ops *o, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (o->no_memory || !o->p->n_ops)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(o->p->op[o->p->n_ops - 1].name, PROG_NAME, fmt, ap);
+    va_end(ap);
+}
+
+void ops_rope_table(struct ops *o, uint32_t n_rot, double base)
+{
+    o->p->n_rot = n_rot;
+    o->p->rope_base = base;
+}
+
+void ops_embed(struct ops *o, uint32_t out, uint32_t tensor)
+{
+    uint32_t w = weight_of(o, tensor);
+
+    append(o, OP_EMBED, out)->w = w;
+}
+
+static void prepare(struct ops *o, uint32_t in, enum act_form form)
+{
+    if (o->no_memory || o->valid[in] >> form & 1)
+        return;
+    struct op *op = append(o, OP_PREPARE, PROG_NONE);
+    op->in[0] = in;
+    op->n[0] = form;
+    o->valid[in] |= 1u << form;
+    o->p->buffer[in].forms |= 1u << form;
+}
+
+void ops_matmul(struct ops *o, uint32_t out, const struct model_weight *w, uint32_t in)
+{
+    uint32_t index = weight_of(o, w->w), scale = weight_of(o, w->scale), bias = weight_of(o, w->bias);
+    const struct type_info *t;
+    struct op *op;
+
+    if (o->no_memory)
+        return;
+    o->p->weight[index].scale = scale;
+    o->p->weight[index].bias = bias;
+    t = type_info(o->p->weight[index].type);
+    prepare(o, in, t->act);
+    op = append(o, OP_MATMUL, out);
+    op->in[0] = in;
+    op->w = index;
+    op->n[0] = t->act;
+}
+
+void ops_rms_norm(struct ops *o, uint32_t out, uint32_t in, uint32_t tensor, uint32_t width,
+                  uint32_t pieces, float eps)
+{
+    uint32_t w = weight_of(o, tensor);
+    struct op *op = append(o, OP_RMS_NORM, out);
+
+    op->in[0] = in;
+    op->w = w;
+    op->n[0] = width;
+    op->n[1] = pieces;
+    op->f[0] = eps;
+}
+
+void ops_rope(struct ops *o, uint32_t buf, uint32_t heads, uint32_t head_values, uint32_t n_rot)
+{
+    struct op *op = append(o, OP_ROPE, buf);
+
+    op->n[0] = heads;
+    op->n[1] = head_values;
+    op->n[2] = n_rot;
+}
+
+void ops_kv_append(struct ops *o, uint32_t state, uint32_t k, uint32_t v)
+{
+    struct op *op = append(o, OP_KV_APPEND, PROG_NONE);
+
+    op->in[0] = k;
+    op->in[1] = v;
+    op->state = state;
+}
+
+void ops_attention(struct ops *o, uint32_t out, uint32_t q, uint32_t state, uint32_t heads,
+                   uint32_t kv_heads, uint32_t head_values, float scale)
+{
+    struct op *op = append(o, OP_ATTENTION, out);
+
+    op->in[0] = q;
+    op->state = state;
+    op->n[0] = heads;
+    op->n[1] = kv_heads;
+    op->n[2] = head_values;
+    op->f[0] = scale;
+}
+
+void ops_add(struct ops *o, uint32_t acc, uint32_t in)
+{
+    append(o, OP_ADD, acc)->in[0] = in;
+}
+
+void ops_router(struct ops *o, uint32_t probs, uint32_t ids, uint32_t weights, uint32_t logits,
+                uint32_t n_experts, uint32_t used, int normalise, float floor, float scale)
+{
+    struct op *op = append(o, OP_ROUTER, probs);
+
+    op->in[0] = logits;
+    op->n[0] = n_experts;
+    op->n[1] = used;
+    op->n[2] = (uint32_t)normalise;
+    op->n[3] = ids;
+    op->n[4] = weights;
+    op->f[0] = floor;
+    op->f[1] = scale;
+    if (o->p->top_k < used)
+        o->p->top_k = used;
+}
+
+void ops_moe_call(struct ops *o, uint32_t vectors, uint32_t ids, uint32_t layer, uint32_t used)
+{
+    struct op *op = append(o, OP_MOE_CALL, PROG_NONE);
+
+    op->in[0] = vectors;
+    op->in[1] = ids;
+    op->n[0] = layer;
+    op->n[1] = used;
+}
+
+void ops_moe_sum(struct ops *o, uint32_t out, uint32_t weights)
+{
+    append(o, OP_MOE_SUM, out)->in[1] = weights;
+}
+
+void ops_pick(struct ops *o, uint32_t out, uint32_t in)
+{
+    append(o, OP_PICK, out)->in[0] = in;
+}
+
+void ops_logits(struct ops *o, uint32_t buf)
+{
+    o->p->logits = buf;
+}
