@@ -1,0 +1,70 @@
+/* Small pieces that the AVX2 forms share. */
+#pragma once
+#include "kernels/dot/dot.h"
+#include "kernels/num.h"
+#include "kernels/quantise/quantise.h"
+#include <immintrin.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* tokens whose vectors stay in the second cache level while all rows of a job pass by */
+enum { TOKENS_CACHED = 64 };
+/* bytes between what is computed and what is fetched, for forms that read one row at a time */
+enum { PREFETCH_AHEAD = 2048 };
+
+/* value, NaN canonical, -0 to +0 */
+INLINE __m128 finish4(__m128 y)
+{
+    y = _mm_add_ps(y, _mm_setzero_ps());
+    return _mm_blendv_ps(y, _mm_castsi128_ps(_mm_set1_epi32((int)F32_NAN_BITS)),
+                         _mm_cmpunord_ps(y, y));
+}
+
+/* the sums of four vectors of eight int32, in order */
+INLINE __m128i sum4(__m256i a, __m256i b, __m256i c, __m256i d)
+{
+    __m256i s = _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
+
+    return _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+}
+
+/* binary16 at four places, widened */
+INLINE __m128 f16x4(const uint8_t *a, const uint8_t *b, const uint8_t *c, const uint8_t *d)
+{
+    __m128i h = _mm_cvtsi32_si128(load_u16(a));
+
+    h = _mm_insert_epi16(h, load_u16(b), 1);
+    h = _mm_insert_epi16(h, load_u16(c), 2);
+    h = _mm_insert_epi16(h, load_u16(d), 3);
+    return _mm_cvtph_ps(h);
+}
+
+INLINE __m256i load256(const void *p)
+{
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+INLINE __m128i load128(const void *p)
+{
+    return _mm_loadu_si128((const __m128i *)p);
+}
+
+/* n floats of y4 to y, n 1..4 */
+INLINE void store_rows(float *y, __m128 y4, size_t n)
+{
+    float v[4];
+
+    if (n == 4) {
+        _mm_storeu_ps(y, y4);
+        return;
+    }
+    _mm_storeu_ps(v, y4);
+    for (size_t i = 0; i < n; i++)
+        y[i] = v[i];
+}
+
+/* How many of the next tokens go together: a form exists for 1, 2, 4 and 8; three and seven are
+ * padded with a token whose results are dropped (rule 16). */
+INLINE size_t tokens_together(size_t left)
+{
+    return left >= 7 ? 8 : left >= 3 ? 4 : left;
+}

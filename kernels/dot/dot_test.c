@@ -1,0 +1,211 @@
+/* Every form of every type against the definition, bit for bit (ARITHMETIC.md rule 36): random and
+ * nasty rows and vectors, unit counts that fill no register, all numbers of vectors, row ranges,
+ * gathered vectors, unaligned rows. */
+#include "kernels/cpu.h"
+#include "kernels/dot/dot.h"
+#include "kernels/dot/rows.h"
+#include "kernels/matmul/matmul.h"
+#include "kernels/num.h"
+#include "kernels/quantise/quantise.h"
+#include "tests/test.h"
+#include <math.h>
+#include <stdlib.h>
+
+enum { ROWS = 9, TOKENS = 17 };
+enum row_kind { RANDOM, CLEAN, ONES, HIGH_BITS, NIBBLES, ZEROS, SCALES, CANCEL, ROW_KINDS };
+enum vec_kind { GAUSS, FLAT, SCALED, HOLES, BROKEN, OPPOSED, VEC_KINDS };
+
+static const uint16_t nasty_f16[] = {0, 0x8000, 1, 0x8001, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E01};
+static const uint32_t nasty_f32[] = {0,          0x80000000, 1,          0x80000001, 0x7F7FFFFF,
+                                     0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7FC12345, 0xFFFFFFFF};
+
+static uint16_t pick16(struct rng *g)
+{
+    return nasty_f16[rng_u32(g) % (sizeof nasty_f16 / sizeof *nasty_f16)];
+}
+
+static void make_block(struct rng *g, uint32_t type, uint8_t *b, size_t bytes, int kind)
+{
+    static const uint8_t fill[ROW_KINDS] = {[ONES] = 0xFF, [HIGH_BITS] = 0x80, [NIBBLES] = 0x88};
+    int random = kind == RANDOM || kind == CLEAN || kind == SCALES || kind == CANCEL;
+
+    for (size_t i = 0; i < bytes; i++)
+        b[i] = random ? (uint8_t)rng_u32(g) : fill[kind];
+    if (kind == SCALES)
+        block_set_scale(type, b, pick16(g), pick16(g));
+    else if (kind != RANDOM) /* 2^-12 .. 2^-5, the second of either sign; MXFP4 e and NVFP4 any */
+        block_set_scale(type, b, (uint16_t)(0x0C00 + rng_u32(g) % 0x1C00),
+                        (uint16_t)((rng_u32(g) & 0x8000) | (0x0C00 + rng_u32(g) % 0x1C00)));
+}
+
+static void make_row(struct rng *g, uint32_t type, uint8_t *row, size_t n, int kind)
+{
+    const struct type_info *t = type_info(type);
+    size_t blocks = n / t->block_values;
+
+    for (size_t b = 0; b < blocks; b++) {
+        uint8_t *at = row + b * t->block_bytes;
+
+        make_block(g, type, at, t->block_bytes, kind);
+        if (kind == CANCEL && b >= blocks - blocks / 2) /* as the first half; see OPPOSED */
+            memcpy(at, row + (b - (blocks - blocks / 2)) * t->block_bytes, t->block_bytes);
+        if (t->block_values > 1)
+            continue;
+        if (kind == SCALES) {
+            uint32_t v = nasty_f32[rng_u32(g) % 10];
+            if (rng_u32(g) % 16)
+                v = 0x3F800000 + (v & 0x80000000);
+            if (type == W_F16)
+                v = rng_u32(g) % 16 ? 0x2E66u : pick16(g);
+            else if (type == W_BF16)
+                v >>= 16;
+            memcpy(at, &v, t->block_bytes);
+        } else if (kind == CLEAN) { /* exponents near 1 */
+            at[t->block_bytes - 1] = (uint8_t)((at[t->block_bytes - 1] & 0x80) | 0x3C);
+        }
+    }
+}
+
+static void make_vector(struct rng *g, float *x, size_t n, int kind)
+{
+    float scale = kind == SCALED ? ldexpf(1, (int)(rng_u32(g) % 250) - 125) : 1;
+
+    for (size_t i = 0; i < n; i++) {
+        x[i] = kind == FLAT ? (rng_u32(g) & 1 ? 1.0f : -1.0f) : rng_gauss(g) * scale;
+        if (kind == HOLES && i / 32 % 3 == 1)
+            x[i] = 0;
+        if (kind == OPPOSED && i >= n - n / 2)
+            x[i] = -x[i - (n - n / 2)];
+    }
+    if (kind == BROKEN)
+        x[rng_u32(g) % n] = f32_from_bits(nasty_f32[rng_u32(g) % 10]);
+}
+
+struct fixture {
+    uint32_t type;
+    size_t n, row_bytes, stride;
+    uint8_t *w;        /* ROWS rows at an odd address */
+    unsigned char *acts; /* TOKENS prepared vectors */
+    float ref[TOKENS][ROWS];
+};
+
+static int same(float a, float b)
+{
+    return f32_bits(a) == f32_bits(b);
+}
+
+/* one call of one form: rows r0..r1, n_tok vectors from t0, maybe gathered */
+static void check_call(const struct fixture *f, dot_form *form, const char *name, size_t r0,
+                       size_t r1, size_t t0, size_t n_tok, int gathered)
+{
+    uint32_t idx[64];
+    float y[64 * (ROWS + 3)];
+    size_t ldy = ROWS + 3, bad = 0;
+    struct dot_job job = {f->w + r0 * f->row_bytes, f->row_bytes, f->n, r1 - r0,
+                          f->acts + (gathered ? 0 : t0 * f->stride), f->stride,
+                          gathered ? idx : NULL, n_tok, y, ldy};
+
+    for (size_t i = 0; i < n_tok; i++)
+        idx[i] = (uint32_t)((t0 + 5 * i) % TOKENS);
+    memset(y, 0x55, sizeof y);
+    form(&job);
+    for (size_t i = 0; i < n_tok; i++)
+        for (size_t r = 0; r < ldy; r++) {
+            size_t tok = gathered ? idx[i] : t0 + i;
+            if (r < r1 - r0)
+                bad += !same(y[i * ldy + r], f->ref[tok][r0 + r]);
+            else
+                bad += f32_bits(y[i * ldy + r]) != 0x55555555; /* writes its rows only */
+        }
+    CHECK(!bad, "%s %s: n %zu, rows %zu..%zu, %zu vectors: %zu results differ",
+          type_info(f->type)->name, name, f->n, r0, r1, n_tok, bad);
+}
+
+static void check_form(const struct fixture *f, dot_form *form, const char *name)
+{
+    static const size_t counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 16, 17};
+
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+        check_call(f, form, name, 0, ROWS, TOKENS - counts[c], counts[c], 0);
+    check_call(f, form, name, 0, ROWS, 3, 64, 1);
+    for (size_t r = 1; r <= 5; r++) { /* ranges that fill no group of rows */
+        check_call(f, form, name, r, r + r < ROWS ? r + r : ROWS, 0, 1, 0);
+        check_call(f, form, name, ROWS - r, ROWS, 2, 5, 1);
+    }
+}
+
+static void run(uint32_t type, size_t n, int row_kind, int vec_kind, struct rng *g)
+{
+    const struct dot_type *t = dot_type(type);
+    enum act_form form = type_info(type)->act;
+    struct fixture f = {.type = type, .n = n, .stride = act_stride(form, n)};
+    float *x = malloc(n * sizeof *x);
+    uint64_t bytes;
+    uint8_t *rows;
+
+    CHECK_EQ(type_row_bytes(type, n, &bytes), 0);
+    f.row_bytes = bytes + (n % 3 == 0 ? 5 : 0); /* rows need not touch */
+    rows = malloc(ROWS * f.row_bytes + 1);
+    f.w = rows + 1;
+    f.acts = aligned_alloc(64, TOKENS * f.stride);
+    memset(rows, 0xA5, ROWS * f.row_bytes + 1);
+    for (size_t r = 0; r < ROWS; r++)
+        make_row(g, type, f.w + r * f.row_bytes, n, row_kind);
+    for (size_t i = 0; i < TOKENS; i++) {
+        make_vector(g, x, n, i == 0 ? vec_kind : (int)(rng_u32(g) % VEC_KINDS));
+        act_prepare(form, x, n, f.acts + i * f.stride);
+    }
+    for (size_t i = 0; i < TOKENS; i++)
+        for (size_t r = 0; r < ROWS; r++)
+            f.ref[i][r] = dot_row(t, f.w + r * f.row_bytes, n, f.acts + i * f.stride);
+    if (t->avx2 && cpu_has() >= CPU_AVX2)
+        check_form(&f, t->avx2, "avx2");
+    if (t->avx512 && cpu_has() >= CPU_AVX512)
+        check_form(&f, t->avx512, "avx512");
+    { /* and through the front door */
+        float y[ROWS * TOKENS];
+        size_t bad = 0;
+
+        matmul(type, f.w, f.row_bytes, n, 2, ROWS, f.acts, f.stride, NULL, TOKENS, y, ROWS);
+        for (size_t i = 0; i < TOKENS; i++)
+            for (size_t r = 2; r < ROWS; r++)
+                bad += !same(y[i * ROWS + r - 2], f.ref[i][r]);
+        CHECK(!bad, "%s matmul: n %zu", type_info(type)->name, n);
+    }
+    free(f.acts);
+    free(rows);
+    free(x);
+}
+
+int main(void)
+{
+    static const size_t units[] = {1, 2, 3, 4, 5, 7, 8, 19};
+    static const size_t lengths[] = {1, 7, 31, 32, 33, 64, 100, 255, 1024};
+    struct rng g = {36};
+
+    cpu_float_state();
+    if (cpu_has() < CPU_AVX512)
+        SKIP("no AVX-512 with VNNI on this processor: its forms are not tested");
+    for (uint32_t type = 0; type < 64; type++) {
+        const struct type_info *t = type_info(type);
+        const struct dot_type *d = dot_type(type);
+
+        CHECK(!d == !(t && t->built), "type %u: the tables disagree", type);
+        if (!d)
+            continue;
+        CHECK(d->avx2 != NULL, "%s has no AVX2 form", t->name);
+        for (int row = 0; row < ROW_KINDS; row++)
+            for (int vec = 0; vec < VEC_KINDS; vec++) {
+                size_t k = rng_u32(&g) % 8, len = t->act == ACT_A256 ? 256 : t->block_values;
+
+                run(type, t->act == ACT_F32 ? lengths[rng_u32(&g) % 9] : len * units[k], row, vec,
+                    &g);
+            }
+        for (size_t k = 0; k < 8; k++)
+            run(type, t->act == ACT_F32 ? lengths[k] : (size_t)t->block_values * units[k], CLEAN,
+                GAUSS, &g);
+        run(type, 4096, CLEAN, GAUSS, &g);
+        run(type, 16384, RANDOM, GAUSS, &g);
+    }
+    return test_end();
+}
