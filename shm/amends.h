@@ -92,7 +92,7 @@ static inline void item_stamp(const struct geometry *g, struct outbox *o, uint64
     _Atomic uint64_t *w = outbox_items(g, o) + stamp_index(g, call, item, share);
     uint64_t old = atomic_load_explicit(w, memory_order_relaxed);
 
-    if (!am && STAMP_IS_OF(old, call) && STAMP_AMEND(old))
+    if (STAMP_IS_OF(old, call) && STAMP_AMEND(old) > am)
         return;
     atomic_store_explicit(w, STAMP(am, call, kind), memory_order_release);
 }
@@ -105,6 +105,21 @@ static inline uint64_t item_stamp_of(const struct geometry *g, struct outbox *o,
 static inline void owner_stamp(struct outbox *o, uint64_t call, int declined)
 {
     atomic_store_explicit(&o->owner[call % CALL_SLOTS], 2 * call + !!declined, memory_order_release);
+}
+/* The giving that counts for a share whose call names outbox `own`: its amendment (0: the call's own)
+ * and its outbox. */
+static inline uint64_t present_giving(const struct geometry *g, struct amends *a, uint64_t call,
+                                      uint32_t item, uint32_t share, uint32_t own, uint32_t *outbox)
+{
+    uint64_t w = atomic_load_explicit(redirects_of(g, a) + stamp_index(g, call, item, share),
+                                      memory_order_acquire);
+
+    if (!REDIRECT_IS_OF(w, call)) {
+        *outbox = own;
+        return 0;
+    }
+    *outbox = REDIRECT_OUTBOX(w);
+    return REDIRECT_AMEND(w);
 }
 /* Has outbox o answered the giving (am; 0: the call's own) of this share? STAMP_NONE: not yet. */
 static inline enum stamp_kind giving_answer(const struct geometry *g, struct outbox *o, uint64_t call,
@@ -125,4 +140,15 @@ static inline enum stamp_kind giving_answer(const struct geometry *g, struct out
     }
     w = item_stamp_of(g, o, call, item, share);
     return STAMP_IS_OF(w, call) && STAMP_AMEND(w) == am ? (enum stamp_kind)STAMP_KIND(w) : STAMP_NONE;
+}
+/* Is outbox o done with this giving, whatever came of it? A later amendment's stamp says so too. */
+static inline int giving_over(const struct geometry *g, struct outbox *o, uint64_t call, uint32_t item,
+                              uint32_t share, uint64_t am)
+{
+    uint64_t w;
+
+    if (!am)
+        return atomic_load_explicit(&o->owner[call % CALL_SLOTS], memory_order_acquire) / 2 == call;
+    w = item_stamp_of(g, o, call, item, share);
+    return STAMP_IS_OF(w, call) && STAMP_AMEND(w) >= am;
 }
