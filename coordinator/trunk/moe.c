@@ -244,20 +244,20 @@ static int complete(struct moe *m, struct open_call *o)
     return 1;
 }
 
-struct look {
+struct waiting {
     struct moe *m;
     struct open_call *o;
 };
-static int look(void *arg)
+static int call_complete(void *arg)
 {
-    struct look *l = arg;
+    struct waiting *l = arg;
 
     return complete(l->m, l->o);
 }
 
 static void wait_complete(struct moe *m, struct open_call *o)
 {
-    struct look l = {m, o};
+    struct waiting l = {m, o};
     uint32_t round = 0;
     uint64_t start;
 
@@ -268,7 +268,7 @@ static void wait_complete(struct moe *m, struct open_call *o)
         if (wait_round(&round, m->c.shared))
             continue;
         m->count_of.sleeps++;
-        enum bell_end how = bell_sleep(&m->c.bells[PROC_TRUNK], &m->c.board->asleep_trunk, look, &l, 0);
+        enum bell_end how = bell_sleep(&m->c.bells[PROC_TRUNK], &m->c.board->asleep_trunk, call_complete, &l, 0);
         if (how == BELL_NET)
             m->count_of.net_finds++;
         round = 0;

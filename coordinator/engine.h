@@ -1,0 +1,72 @@
+/* The engine as the commands see it: one model, its worker processes, one team of threads for the
+ * trunk. engine_run opens everything, runs the body as the team's leader (on the calling, main
+ * thread), and takes everything down again, whatever happened.
+ *
+ *   int body(struct engine *en, void *arg, struct err *e) { engine_step(...); ... return status; }
+ *
+ * A worker that dies ends the program: one line, status 1, nothing left behind. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include "coordinator/model/model.h"
+#include "coordinator/trunk/step.h"
+#include "kernels/attention/attention.h"
+#include "shm/err.h"
+
+struct engine;
+struct dump;
+
+struct engine_options {
+    const char *model_path;
+    uint32_t n_ctx;    /* 0: the model's maximum, or what fits (said in a line) */
+    enum kv_type kv;
+    uint32_t threads;  /* 0: physical cores */
+    uint32_t nodes;    /* 0: the machine's NUMA nodes; more than it has: simulated */
+    uint64_t ram;      /* bytes of slabs for routed experts, all nodes together; 0: all that fit */
+    uint32_t batch;    /* most tokens of a trunk pass; 0: 512 */
+    int every_row;     /* 1: logits of every token may be asked for (eval, perplexity) */
+    int verbose;       /* 1: what was decided and why; 2: more */
+    int progress;      /* 1: a progress bar on stderr while loading */
+};
+
+/* Status of the body, or 1 with *e set. Fails before any process is started where it can. */
+int engine_run(const struct engine_options *o, int (*body)(struct engine *en, void *arg, struct err *e),
+               void *arg, struct err *e);
+
+/* ---- inside the body ---- */
+const struct model *engine_model(const struct engine *en);
+uint32_t engine_n_ctx(const struct engine *en);
+/* Most tokens, and most output rows, of one step. */
+uint32_t engine_max_tokens(const struct engine *en);
+uint32_t engine_max_out(const struct engine *en);
+/* One pass of the trunk. Logits (n_out, n_vocab), valid until the next step. Token ids, positions and
+ * rows must be in range (asserted). */
+const float *engine_step(struct engine *en, const struct step *s);
+/* Tokens ids[0..n) of sequence slot 0 from position pos, in passes of at most the batch; logits of the
+ * last token only: (n_vocab). */
+const float *engine_feed(struct engine *en, const uint32_t *ids, size_t n, uint32_t pos);
+void engine_dump(struct engine *en, struct dump *d); /* trunk/dump.h; NULL ends it */
+
+/* ---- what it did; counters since the start, so that two readings can be subtracted ---- */
+struct engine_stats {
+    uint64_t steps, step_ns;        /* trunk passes, and time in them */
+    uint64_t wait_ns;               /* of that: the trunk waited for experts */
+    uint64_t calls, items;          /* published */
+    uint64_t disk_items;            /* of these: the expert had no place */
+    uint64_t amendments, declined;
+    uint64_t expert_reads, bytes_read; /* by the pager, loading included */
+    uint64_t load_ns, loaded_bytes;
+    uint64_t trunk_bytes, expert_bytes, slab_bytes, kv_bytes; /* sizes */
+    uint64_t net_finds;             /* work found by a time-out alone; 0 unless something is wrong */
+    uint32_t threads, nodes, n_slabs;
+    struct engine_worker {
+        char name[48];
+        int pid;
+        uint64_t calls, items, rows, weight_bytes, work_ns, sleeps, declined, amended;
+    } worker[16];
+    uint32_t n_workers;
+};
+void engine_stats(const struct engine *en, struct engine_stats *s);
+/* The process table for people: "pid 123  cpu worker 0 ..."; lines to stderr. */
+void engine_print_processes(const struct engine *en);
