@@ -57,7 +57,9 @@ static inline const uint8_t *job_act(const struct dot_job *job, size_t i)
     return job->acts + job->a_stride * (job->idx ? job->idx[i] : i);
 }
 
-unit_fn unit_q8_0, unit_q4_k, unit_q5_k, unit_q6_k;
+unit_fn unit_q4_0, unit_q4_1, unit_q5_0, unit_q5_1, unit_q8_0, unit_iq4_nl, unit_mxfp4, unit_nvfp4;
+unit_fn unit_q2_k, unit_q3_k, unit_q4_k, unit_q5_k, unit_q6_k, unit_iq1_s, unit_iq1_m, unit_iq2_xxs;
+unit_fn unit_iq2_xs, unit_iq2_s, unit_iq3_xxs, unit_iq3_s, unit_iq4_xs;
 widen_fn widen_f32, widen_f16, widen_bf16;
 
 dot_form dot_f32_avx2, dot_f16_avx2, dot_bf16_avx2, dot_q8_0_avx2;

@@ -1,0 +1,18 @@
+/* Tables that belong to the quantised formats (tables.c, made by make_tables). */
+#pragma once
+#include <stdint.h>
+
+/* grid entries: eight (or four) bytes, value 0 lowest; iq1s: signed */
+extern const uint64_t iq2xxs_grid[256], iq2xs_grid[512], iq2s_grid[1024], iq1s_grid[2048];
+extern const uint32_t iq3xxs_grid[256], iq3s_grid[512];
+/* the seven stored sign bits of eight values and their parity as the eighth */
+extern const uint8_t sign_masks[128];
+extern const int8_t iq4_values[16];  /* IQ4_NL, IQ4_XS */
+extern const int8_t e2m1_values[16]; /* MXFP4, NVFP4: twice the four-bit float */
+/* f32 bits of half of the value that a scale byte stands for */
+extern const uint32_t e8m0_half_bits[256], ue4m3_half_bits[256];
+
+static inline int grid_byte(uint64_t entry, int j)
+{
+    return (int)(entry >> 8 * j & 255);
+}
