@@ -10,7 +10,6 @@
 #include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 8")
 
 enum { ACC = 8 }; /* accumulators of a tile */
 
@@ -35,7 +34,7 @@ INLINE __m256 load_tail(enum kv_type type, const char *row, size_t i, size_t n)
     return load8(type, part, 0);
 }
 
-INLINE const char *row_at(const void *base, size_t stride, const uint32_t *list, size_t j)
+INLINE const char *row_at(const uint32_t *list, const void *base, size_t stride, size_t j)
 {
     return (const char *)base + (list ? list[j] : j) * stride;
 }
@@ -45,10 +44,10 @@ INLINE __m256 fold8x8(const __m256 a[8])
 {
     __m256 q[4], h[2];
 
-    UNROLL for (int i = 0; i < 4; i++) /* lanes l + l+4: a[i] low half, a[i+4] high half */
+    for (int i = 0; i < 4; i++) /* lanes l + l+4: a[i] low half, a[i+4] high half */
         q[i] = _mm256_add_ps(_mm256_permute2f128_ps(a[i], a[i + 4], 0x20),
                              _mm256_permute2f128_ps(a[i], a[i + 4], 0x31));
-    UNROLL for (int i = 0; i < 2; i++) /* (0+4)+(2+6), (1+5)+(3+7) of two registers */
+    for (int i = 0; i < 2; i++) /* (0+4)+(2+6), (1+5)+(3+7) of two registers */
         h[i] = _mm256_add_ps(_mm256_shuffle_ps(q[2 * i], q[2 * i + 1], 0x44),
                              _mm256_shuffle_ps(q[2 * i], q[2 * i + 1], 0xEE));
     return _mm256_add_ps(_mm256_shuffle_ps(h[0], h[1], 0x88), _mm256_shuffle_ps(h[0], h[1], 0xDD));
@@ -56,8 +55,7 @@ INLINE __m256 fold8x8(const __m256 a[8])
 
 /* s[query][j] = score of key first + j, j < count; up to ACC/Q - 1 more entries are overwritten. */
 INLINE void scores(enum kv_type type, const int Q, const struct attention_keys *a,
-                   const uint32_t *list, const float *const *q, size_t first, size_t count,
-                   float (*s)[ATTENTION_CHUNK])
+                   const float *const *q, size_t first, size_t count, float (*s)[ATTENTION_CHUNK])
 {
     const int K = ACC / Q;
     const size_t hd = a->hd;
@@ -69,27 +67,25 @@ INLINE void scores(enum kv_type type, const int Q, const struct attention_keys *
         __m128 lo, hi;
         size_t i = 0;
 
-        UNROLL for (int x = 0; x < K; x++)
-        { /* past the end: the last key again */
+        for (int x = 0; x < K; x++) { /* past the end: the last key again */
             size_t at = j + (size_t)x < count ? j + (size_t)x : count - 1;
-            k[x] = row_at(a->k, a->k_stride, list, first + at);
+            k[x] = row_at(a->list, a->k, a->k_stride, first + at);
         }
-        UNROLL for (int x = 0; x < ACC; x++) acc[x] = _mm256_setzero_ps();
+        for (int x = 0; x < ACC; x++)
+            acc[x] = _mm256_setzero_ps();
         for (; i + 8 <= hd; i += 8)
-            UNROLL for (int x = 0; x < K; x++)
-            {
+            for (int x = 0; x < K; x++) {
                 __m256 key = load8(type, k[x], i);
-                UNROLL for (int y = 0; y < Q; y++) acc[y * K + x] =
-                    _mm256_fmadd_ps(_mm256_loadu_ps(q[y] + i), key, acc[y * K + x]);
+                for (int y = 0; y < Q; y++)
+                    acc[y * K + x] =
+                        _mm256_fmadd_ps(_mm256_loadu_ps(q[y] + i), key, acc[y * K + x]);
             }
         if (i < hd) {
             __m256i part = first8(hd - i);
 
-            UNROLL for (int x = 0; x < K; x++)
-            {
+            for (int x = 0; x < K; x++) {
                 __m256 key = load_tail(type, k[x], i, hd - i);
-                UNROLL for (int y = 0; y < Q; y++)
-                {
+                for (int y = 0; y < Q; y++) {
                     __m256 *to = &acc[y * K + x];
                     *to = keep8(part, _mm256_fmadd_ps(_mm256_maskload_ps(q[y] + i, part), key, *to),
                                 *to);
@@ -113,50 +109,77 @@ INLINE void scores(enum kv_type type, const int Q, const struct attention_keys *
     }
 }
 
-/* o[query][i] = CHAIN over the keys from ... to-1 of this chunk; from > 0 goes on with what o
- * holds. */
-INLINE void values(enum kv_type type, const int Q, const struct attention_keys *a,
-                   const uint32_t *list, size_t first, size_t from, size_t to, float *const p[],
-                   float *const o[])
+/* Channels at ... at + 8V - 1: o[query][i] = CHAIN over the keys from ... to-1 of this chunk; from
+ * > 0 goes on with what o holds. */
+INLINE void band(enum kv_type type, const int Q, const int V, const struct attention_keys *a,
+                 size_t first, size_t from, size_t to, float *const p[], float *const o[],
+                 size_t at)
 {
-    const int V = ACC / Q; /* registers of channels */
-    const size_t dv = a->dv, width = 8 * (size_t)V;
-    size_t i = 0;
+    __m256 acc[ACC];
 
-    for (; i + width <= dv; i += width) {
-        __m256 acc[ACC];
+    for (int y = 0; y < Q; y++)
+        for (int x = 0; x < V; x++)
+            acc[y * V + x] =
+                from ? _mm256_loadu_ps(o[y] + at + 8 * (size_t)x) : _mm256_setzero_ps();
+    for (size_t j = from; j < to; j++) {
+        const char *v = row_at(a->list, a->v, a->v_stride, first + j);
 
-        UNROLL for (int y = 0; y < Q; y++) UNROLL for (int x = 0; x < V; x++) acc[y * V + x] =
-            from ? _mm256_loadu_ps(o[y] + i + 8 * (size_t)x) : _mm256_setzero_ps();
-        for (size_t j = from; j < to; j++) {
-            const char *v = row_at(a->v, a->v_stride, list, first + j);
-
-            UNROLL for (int x = 0; x < V; x++)
-            {
-                __m256 value = load8(type, v, i + 8 * (size_t)x);
-                UNROLL for (int y = 0; y < Q; y++) acc[y * V + x] =
+        for (int x = 0; x < V; x++) {
+            __m256 value = load8(type, v, at + 8 * (size_t)x);
+            for (int y = 0; y < Q; y++)
+                acc[y * V + x] =
                     _mm256_fmadd_ps(_mm256_broadcast_ss(p[y] + j), value, acc[y * V + x]);
-            }
         }
-        UNROLL for (int y = 0; y < Q; y++) UNROLL for (int x = 0; x < V; x++)
-            _mm256_storeu_ps(o[y] + i + 8 * (size_t)x, acc[y * V + x]);
     }
-    for (; i < dv; i += 8) { /* one register of channels a query, the last one perhaps in part */
-        size_t n = dv - i < 8 ? dv - i : 8;
-        __m256i part = first8(n);
-        __m256 acc[4];
+    for (int y = 0; y < Q; y++)
+        for (int x = 0; x < V; x++)
+            _mm256_storeu_ps(o[y] + at + 8 * (size_t)x, acc[y * V + x]);
+}
 
-        UNROLL for (int y = 0; y < Q; y++) acc[y] =
-            from ? _mm256_maskload_ps(o[y] + i, part) : _mm256_setzero_ps();
-        for (size_t j = from; j < to; j++) {
-            const char *v = row_at(a->v, a->v_stride, list, first + j);
-            __m256 value = n == 8 ? load8(type, v, i) : load_tail(type, v, i, n);
+/* The same for the last n < 8 channels. */
+INLINE void band_tail(enum kv_type type, const int Q, const struct attention_keys *a, size_t first,
+                      size_t from, size_t to, float *const p[], float *const o[], size_t at,
+                      size_t n)
+{
+    __m256i part = first8(n);
+    __m256 acc[4];
 
-            UNROLL for (int y = 0; y < Q; y++) acc[y] =
-                _mm256_fmadd_ps(_mm256_broadcast_ss(p[y] + j), value, acc[y]);
-        }
-        UNROLL for (int y = 0; y < Q; y++) _mm256_maskstore_ps(o[y] + i, part, acc[y]);
+    for (int y = 0; y < Q; y++)
+        acc[y] = from ? _mm256_maskload_ps(o[y] + at, part) : _mm256_setzero_ps();
+    for (size_t j = from; j < to; j++) {
+        const char *v = row_at(a->list, a->v, a->v_stride, first + j);
+        __m256 value = load_tail(type, v, at, n);
+
+        for (int y = 0; y < Q; y++)
+            acc[y] = _mm256_fmadd_ps(_mm256_broadcast_ss(p[y] + j), value, acc[y]);
     }
+    for (int y = 0; y < Q; y++)
+        _mm256_maskstore_ps(o[y] + at, part, acc[y]);
+}
+
+/* All channels: bands of ACC registers for all queries, then narrower ones. */
+INLINE void values(enum kv_type type, const int Q, const struct attention_keys *a, size_t first,
+                   size_t from, size_t to, float *const p[], float *const o[])
+{
+    const int V = ACC / Q;
+    size_t dv = a->dv, i = 0;
+
+    for (; i + 8 * (size_t)V <= dv; i += 8 * (size_t)V)
+        band(type, Q, V, a, first, from, to, p, o, i);
+    if (V > 4 && i + 32 <= dv) {
+        band(type, Q, 4, a, first, from, to, p, o, i);
+        i += 32;
+    }
+    if (V > 2 && i + 16 <= dv) {
+        band(type, Q, 2, a, first, from, to, p, o, i);
+        i += 16;
+    }
+    if (i + 8 <= dv) {
+        band(type, Q, 1, a, first, from, to, p, o, i);
+        i += 8;
+    }
+    if (i < dv)
+        band_tail(type, Q, a, first, from, to, p, o, i, dv - i);
 }
 
 struct state { /* of one query between chunks; its o is in query->out */
@@ -202,16 +225,15 @@ static void finish(float *out, float l, size_t dv)
 
 /* One chunk for Q queries that all have at least one key in it. */
 INLINE void tile(enum kv_type type, const int Q, const struct attention_keys *a,
-                 const uint32_t *list, const struct attention_query *query, struct state *st,
-                 size_t first, float (*s)[ATTENTION_CHUNK], float *o_c)
+                 const struct attention_query *query, struct state *st, size_t first,
+                 float (*s)[ATTENTION_CHUNK], float *o_c)
 {
     const float *q[4];
     float *p[4], *o[4];
     float m[4], l[4];
     size_t count[4], least = ATTENTION_CHUNK, most = 0;
 
-    UNROLL for (int y = 0; y < Q; y++)
-    {
+    for (int y = 0; y < Q; y++) {
         size_t left = query[y].n - first;
 
         count[y] = left < ATTENTION_CHUNK ? left : ATTENTION_CHUNK;
@@ -221,17 +243,15 @@ INLINE void tile(enum kv_type type, const int Q, const struct attention_keys *a,
         p[y] = s[y];
         o[y] = first ? o_c + (size_t)y * a->dv : query[y].out; /* the first chunk is copied */
     }
-    scores(type, Q, a, list, q, first, most, s);
-    UNROLL for (int y = 0; y < Q; y++)
-    {
+    scores(type, Q, a, q, first, most, s);
+    for (int y = 0; y < Q; y++) {
         m[y] = max_avx2(p[y], count[y]);
         l[y] = exp_sum_avx2(p[y], m[y], p[y], count[y]);
     }
-    values(type, Q, a, list, first, 0, least, p, o);
-    UNROLL for (int y = 0; y < Q; y++)
-    { /* keys that not all of the tile have */
+    values(type, Q, a, first, 0, least, p, o);
+    for (int y = 0; y < Q; y++) { /* keys that not all of the tile have */
         if (count[y] > least)
-            values(type, 1, a, list, first, least, count[y], p + y, o + y);
+            values(type, 1, a, first, least, count[y], p + y, o + y);
         if (first) {
             merge(&st[y], m[y], l[y], o[y], query[y].out, a->dv);
         } else {
@@ -241,7 +261,7 @@ INLINE void tile(enum kv_type type, const int Q, const struct attention_keys *a,
     }
 }
 
-INLINE void group(enum kv_type type, const struct attention_keys *a, const uint32_t *list,
+INLINE void group(enum kv_type type, const struct attention_keys *a,
                   const struct attention_query *query, size_t n_queries, void *scratch)
 {
     struct state *st = scratch;
@@ -260,13 +280,13 @@ INLINE void group(enum kv_type type, const struct attention_keys *a, const uint3
             if (run == 0) {
                 i++;
             } else if (run == 4) {
-                tile(type, 4, a, list, query + i, st + i, first, s, o_c);
+                tile(type, 4, a, query + i, st + i, first, s, o_c);
                 i += 4;
             } else if (run >= 2) {
-                tile(type, 2, a, list, query + i, st + i, first, s, o_c);
+                tile(type, 2, a, query + i, st + i, first, s, o_c);
                 i += 2;
             } else {
-                tile(type, 1, a, list, query + i, st + i, first, s, o_c);
+                tile(type, 1, a, query + i, st + i, first, s, o_c);
                 i += 1;
             }
         }
@@ -274,30 +294,37 @@ INLINE void group(enum kv_type type, const struct attention_keys *a, const uint3
         finish(query[i].out, st[i].l, a->dv);
 }
 
-#define GROUP(name, type, list)                                                                    \
-    static void name(const struct attention_keys *a, const struct attention_query *query,          \
-                     size_t n, void *scratch)                                                      \
-    {                                                                                              \
-        group(type, a, list, query, n, scratch);                                                   \
-    }
-GROUP(full_f32, KV_F32, NULL)
-GROUP(full_f16, KV_F16, NULL)
-GROUP(full_bf16, KV_BF16, NULL)
-GROUP(list_f32, KV_F32, a->list)
-GROUP(list_f16, KV_F16, a->list)
-GROUP(list_bf16, KV_BF16, a->list)
+static void group_f32(const struct attention_keys *a, const struct attention_query *query,
+                      size_t n_queries, void *scratch)
+{
+    group(KV_F32, a, query, n_queries, scratch);
+}
+
+static void group_f16(const struct attention_keys *a, const struct attention_query *query,
+                      size_t n_queries, void *scratch)
+{
+    group(KV_F16, a, query, n_queries, scratch);
+}
+
+static void group_bf16(const struct attention_keys *a, const struct attention_query *query,
+                       size_t n_queries, void *scratch)
+{
+    group(KV_BF16, a, query, n_queries, scratch);
+}
 
 void attention_group_avx2(const struct attention_keys *keys, const struct attention_query *query,
                           size_t n_queries, void *scratch)
 {
-    static void (*const form[3][2])(const struct attention_keys *, const struct attention_query *,
-                                    size_t, void *) = {
-        [KV_F32] = {full_f32, list_f32},
-        [KV_F16] = {full_f16, list_f16},
-        [KV_BF16] = {full_bf16, list_bf16},
-    };
-
-    form[keys->type][keys->list != NULL](keys, query, n_queries, scratch);
+    switch (keys->type) {
+    case KV_F16:
+        group_f16(keys, query, n_queries, scratch);
+        break;
+    case KV_BF16:
+        group_bf16(keys, query, n_queries, scratch);
+        break;
+    default:
+        group_f32(keys, query, n_queries, scratch);
+    }
 }
 
 void kv_store_avx2(enum kv_type type, const float *x, size_t n, void *out)
