@@ -2,6 +2,7 @@
  * with the lowest rank merges until none is left. */
 #include <string.h>
 
+#include "coordinator/model/alphabet.h"
 #include "coordinator/model/utf8.h"
 #include "coordinator/model/vocab.h"
 
@@ -84,7 +85,7 @@ static uint32_t whole_word(const struct tokenizer *t, const char *w, size_t n)
     if (n > t->longest)
         return NO_TOKEN;
     for (size_t i = 0; i < n && k <= t->longest; i++)
-        k += vocab_alphabet((unsigned char)w[i], text + k);
+        k += alphabet_of_byte((unsigned char)w[i], text + k);
     return vocab_find(t, text, k);
 }
 

@@ -257,8 +257,7 @@ static size_t match_gpt4o(const char *s, size_t p, size_t e, size_t *next)
     return q > p ? q : spaces(s, p, e, 1);
 }
 
-/* --- deepseek-v3 -------------------------------------------------------------------------------
- */
+/* --- deepseek-v3 ---------------------------------------------------------------- */
 
 static size_t match_3_numbers(const char *s, size_t p, size_t e, size_t *next)
 {
@@ -317,8 +316,7 @@ static size_t match_v3(const char *s, size_t p, size_t e, size_t *next)
     return spaces(s, p, e, 1);
 }
 
-/* --- deepseek-llm ------------------------------------------------------------------------------
- */
+/* --- deepseek-llm --------------------------------------------------------------- */
 
 static size_t match_newline(const char *s, size_t p, size_t e, size_t *next)
 {
@@ -432,8 +430,7 @@ static size_t match_number(const char *s, size_t p, size_t e, size_t *next)
     return run_max(s, p, e, N, 1);
 }
 
-/* -----------------------------------------------------------------------------------------------
- */
+/* -------------------------------------------------------------------------------- */
 
 static const struct split_rule rules[] = {
     {"gpt-2", 0, 0, 1, {match_gpt2}},

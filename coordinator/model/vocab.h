@@ -1,6 +1,7 @@
 /* The inside of a tokenizer, for the files that make it: vocab.c (loading and look-up),
  * tokenizer.c, bpe.c, spm.c, detok.c. Everyone else uses tokenizer.h. */
 #pragma once
+#include "coordinator/model/gguf_front.h"
 #include "coordinator/model/merge.h"
 #include "coordinator/model/special.h"
 #include "coordinator/model/split.h"
@@ -33,7 +34,7 @@ struct pair_slot { /* hash of merges: (left, right) -> (rank, product); left NO_
 };
 
 struct tokenizer {
-    const char *file;              /* for messages */
+    char file[FRONT_SHOWN * 3];    /* its path, for messages */
     const struct split_rule *rule; /* NULL: SPM */
     struct token *tokens;
     uint32_t n_tokens;
@@ -56,10 +57,13 @@ struct tokenizer {
 
 /* The id that owns a text; NO_TOKEN: none. */
 uint32_t vocab_find(const struct tokenizer *t, const char *text, size_t n);
+/* Fills the table of texts from tokens[]; of equal texts the later id owns it. */
+int vocab_make_texts(struct tokenizer *t, struct err *e);
 /* BPE: may (left, right) merge? */
 const struct pair_slot *vocab_pair(const struct tokenizer *t, uint32_t left, uint32_t right);
-/* Writes a byte in BPE's alphabet of printable characters: 1 or 2 bytes. */
-size_t vocab_alphabet(unsigned char byte, char out[2]);
+/* An empty table for n merges, and one more in it; the first of two equal pairs stays. */
+int vocab_make_pairs(struct tokenizer *t, size_t n, struct err *e);
+void vocab_add_pair(struct tokenizer *t, struct pair_slot p);
 /* Makes t->scratch hold n bytes. */
 int vocab_scratch(struct tokenizer *t, size_t n, struct err *e);
 

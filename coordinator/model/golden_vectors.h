@@ -1,0 +1,96 @@
+/* Test help: where the vocabularies and their vectors lie, and how their JSON is read. Header only;
+ * for *_test.c. */
+#pragma once
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "coordinator/json/json.h"
+#include "tests/test.h"
+
+/* Path of a file of golden/vocab. NULL: there is no such folder here (skipped; failed in CI). */
+static inline const char *vector_path(const char *file)
+{
+    static char path[4096];
+    const char *shared = getenv("CONCLAVE_SHARED"), *ci = getenv("CI");
+
+    if (!shared)
+        shared = "../shared";
+    snprintf(path, sizeof path, "%s/golden/vocab", shared);
+    if (access(path, R_OK)) {
+        if (ci && !strcmp(ci, "true"))
+            CHECK(0, "%s is missing", path);
+        else
+            SKIP("%s (no %s; CONCLAVE_SHARED names the folder)", file, path);
+        return NULL;
+    }
+    snprintf(path, sizeof path, "%s/golden/vocab/%s", shared, file);
+    return path;
+}
+
+/* NULL after a failed check or a skip. */
+static inline struct json_doc *vector_json(const char *file)
+{
+    const char *path = vector_path(file);
+    struct json_doc *d = NULL;
+    struct err e = {0};
+
+    if (path)
+        CHECK(json_load(path, NULL, &d, &e) == 0, "%s", e.msg);
+    return d;
+}
+
+struct bytes {
+    char *s;
+    size_t n, cap;
+};
+
+static inline void bytes_add(struct bytes *b, const void *s, size_t n)
+{
+    if (b->n + n >= b->cap) { /* so that there is always a block */
+        b->cap = 2 * (b->n + n) + 64;
+        b->s = realloc(b->s, b->cap);
+        if (!b->s)
+            abort();
+    }
+    memcpy(b->s + b->n, s, n);
+    b->n += n;
+}
+
+/* Appends what a string in base64 stands for. */
+static inline void bytes_add_base64(struct bytes *b, const struct json *j)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    unsigned v = 0, bits = 0;
+
+    bytes_add(b, "", 0);
+    for (size_t i = 0; j && i < j->n && j->text[i] != '='; i++) {
+        const char *d = strchr(digits, j->text[i]);
+
+        CHECK(d && *d, "bad base64");
+        if (!d)
+            return;
+        v = v << 6 | (unsigned)(d - digits);
+        bits += 6;
+        if (bits >= 8) {
+            char c = (char)(v >> (bits -= 8));
+
+            bytes_add(b, &c, 1);
+        }
+    }
+}
+
+/* The input of a case: all of it, or a unit many times and a tail. */
+static inline struct bytes vector_input(const struct json *c)
+{
+    struct bytes b = {0};
+    uint64_t times;
+
+    bytes_add_base64(&b, json_get(c, "input"));
+    if (!json_u64(json_get(c, "times"), &times))
+        while (times--)
+            bytes_add_base64(&b, json_get(c, "unit"));
+    bytes_add_base64(&b, json_get(c, "tail"));
+    return b;
+}
