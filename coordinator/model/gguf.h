@@ -100,6 +100,10 @@ struct gguf_str gguf_key_at(const struct gguf *g, size_t i);
  * wanted ("an integer from 1 to 512"). Returns -EINVAL. */
 int gguf_why(const struct gguf *g, const char *key, const char *wanted, struct err *e);
 
+/* n bytes of a file as one line for people: UTF-8 as it is, all other bytes and control characters
+ * as \xNN, cut with "..." where cap (>= 8) ends. Returns out. */
+const char *gguf_show(char *out, size_t cap, const char *s, size_t n);
+
 /* --- tensors (of all shards, in file order) ----------------------------------------------------
  */
 struct gguf_tensor {

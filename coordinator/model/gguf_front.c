@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "coordinator/model/utf8.h"
 #include "kernels/type/type.h"
 #include "shm/size.h"
 
@@ -219,29 +220,48 @@ static int printable_ascii(const unsigned char *p, size_t n)
     return 1;
 }
 
-/* Well-formed UTF-8 without control characters. */
-static int clean_utf8(const unsigned char *p, size_t n)
+/* Bytes of the character at s[0 .. n), n > 0; 0: not UTF-8, or a control character. */
+static size_t shown_char(const unsigned char *s, size_t n)
 {
-    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
+    size_t len;
 
-    for (size_t i = 0; i < n;) {
-        size_t len = p[i] < 0x80 ? 1 : p[i] >= 0xF0 ? 4 : p[i] >= 0xE0 ? 3 : p[i] >= 0xC0 ? 2 : 0;
-        uint32_t c;
+    if (s[0] < 32 || s[0] == 127 || utf8_next((const char *)s, n, &len) != UTF8_OK)
+        return 0;
+    return s[0] == 0xC2 && s[1] < 0xA0 ? 0 : len; /* U+0080 ... U+009F: controls of terminals */
+}
 
-        if (!len || p[i] > 0xF4 || len > n - i)
+static int clean_utf8(const unsigned char *s, size_t n)
+{
+    size_t len;
+
+    for (size_t i = 0; i < n; i += len) {
+        len = shown_char(s + i, n - i);
+        if (!len)
             return 0;
-        c = len == 1 ? p[i] : p[i] & (0x7Fu >> len);
-        for (size_t j = 1; j < len; j++) {
-            if ((p[i + j] & 0xC0) != 0x80)
-                return 0;
-            c = c << 6 | (p[i + j] & 0x3F);
-        }
-        if (c < 32 || (c >= 127 && c < 160) || c < least[len] || c > 0x10FFFF ||
-            (c >= 0xD800 && c < 0xE000))
-            return 0;
-        i += len;
     }
     return 1;
+}
+
+const char *gguf_show(char *out, size_t cap, const char *s, size_t n)
+{
+    const unsigned char *p = (const unsigned char *)s;
+    size_t o = 0, len;
+
+    for (size_t i = 0; i < n; i += len ? len : 1) {
+        len = shown_char(p + i, n - i);
+        if (o + 8 > cap) { /* room for a character or \xNN, "..." and the NUL */
+            o += (size_t)snprintf(out + o, cap - o, "...");
+            break;
+        }
+        if (len) {
+            memcpy(out + o, p + i, len);
+            o += len;
+        } else {
+            o += (size_t)sprintf(out + o, "\\x%02X", p[i]);
+        }
+    }
+    out[o] = 0;
+    return out;
 }
 
 /* --- kinds of values ---------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 /* Any bytes as a GGUF file: refused with one line or read, and then everything in it can be looked
  * at. Seeds: coordinator/model/gguf_seeds DIR.
  * FUZZ: coordinator/model/gguf.c coordinator/model/gguf_front.c coordinator/model/gguf_split.c
- * FUZZ: kernels/type/type.c shm/err.c
+ * FUZZ: coordinator/model/utf8.c kernels/type/type.c shm/err.c
  */
 #include <stdlib.h>
 #include <string.h>

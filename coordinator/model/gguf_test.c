@@ -393,6 +393,17 @@ static void test_values(void)
     build_free(&w);
 }
 
+static void test_show(void)
+{
+    char out[64];
+
+    CHECK_STR(gguf_show(out, sizeof out, "Qwen \xC3\xA9\n\xFF\xC2\x85\x7F", 12),
+              "Qwen \xC3\xA9\\x0A\\xFF\\xC2\\x85\\x7F");
+    CHECK_STR(gguf_show(out, 12, "12345678901234567890", 20), "12345...");
+    CHECK_STR(gguf_show(out, 8, "\xF0\x9F\x98\x80\xF0\x9F\x98\x80", 8), "\xF0\x9F\x98\x80...");
+    CHECK_STR(gguf_show(out, 8, "", 0), "");
+}
+
 /* --- a real file, damaged ----------------------------------------------------------------------
  */
 
@@ -638,6 +649,7 @@ int main(void)
     test_keys();
     test_infos();
     test_values();
+    test_show();
     test_truncated();
     test_flipped();
     test_no_file();
