@@ -96,6 +96,16 @@ static inline void item_stamp(const struct geometry *g, struct outbox *o, uint64
         return;
     atomic_store_explicit(w, STAMP(am, call, kind), memory_order_release);
 }
+/* Worker: before its first stamp for call n, if it has stamped amendments of an earlier call in n's
+ * slot: 24 bits of a call's number come again (an hour of decoding), and such a stamp would be taken
+ * for one of this call. Only when the slot says PUBLISHED(n): then nobody looks at the earlier. */
+static inline void item_stamps_clear(const struct geometry *g, struct outbox *o, uint64_t call)
+{
+    _Atomic uint64_t *w = outbox_items(g, o) + stamp_index(g, call, 0, 0);
+
+    for (size_t i = 0; i < (size_t)g->max_items * g->n_nodes; i++)
+        atomic_store_explicit(&w[i], 0, memory_order_relaxed);
+}
 static inline uint64_t item_stamp_of(const struct geometry *g, struct outbox *o, uint64_t call,
                                      uint32_t item, uint32_t share)
 {

@@ -1,5 +1,6 @@
 /* The call ring (shm/model/ring.pml). One producer fills slots, any number of consumers copy them. */
 #pragma once
+#include "shm/err.h"
 #include "shm/layout.h"
 #include "shm/words.h"
 
@@ -63,6 +64,34 @@ static inline enum ring_look call_copy(const struct geometry *g, struct calls *c
     at += g->max_items * sizeof *out->items;
     if (out->head.n_pairs <= g->max_pairs)
         words_load(out->pairs, at, out->head.n_pairs * sizeof *out->pairs);
+    atomic_thread_fence(memory_order_acquire);
+    if (atomic_load_explicit((_Atomic uint64_t *)slot, memory_order_relaxed) != PUBLISHED(n))
+        return RING_GONE;
+    return RING_TAKEN;
+}
+/* Are the numbers of a whole copy inside the geometry? 0, or -EPROTO: its producer is broken. */
+int call_check(const struct geometry *g, const struct call *c, struct err *e);
+/* Consumer: like call_copy, but looks only whether a share is `outbox`'s. RING_TAKEN: *ours says so. */
+static inline enum ring_look call_peek(const struct geometry *g, struct calls *c, uint64_t n,
+                                       uint32_t outbox, int *ours)
+{
+    uint8_t *slot = call_slot(g, c, n), *at = call_slot_items(slot);
+    uint64_t w = atomic_load_explicit((_Atomic uint64_t *)slot, memory_order_acquire);
+    struct call_head head;
+
+    if (w < PUBLISHED(n))
+        return RING_NOT_YET;
+    if (w > PUBLISHED(n))
+        return RING_GONE;
+    *ours = 0;
+    words_load(&head, slot + 64, sizeof head);
+    for (uint32_t i = 0; i < head.n_items && i < g->max_items && !*ours; i++) {
+        uint16_t owner[MAX_NODES];
+        words_load(owner, at + i * sizeof(struct call_item) + offsetof(struct call_item, owner),
+                   sizeof owner);
+        for (uint32_t k = 0; k < g->n_nodes; k++)
+            *ours |= owner[k] == outbox;
+    }
     atomic_thread_fence(memory_order_acquire);
     if (atomic_load_explicit((_Atomic uint64_t *)slot, memory_order_relaxed) != PUBLISHED(n))
         return RING_GONE;

@@ -1,11 +1,10 @@
 /* A consumer's side of both rings: following them with cursors, and sleeping. What is done with a
  * giving, and its stamps, are the caller's (shm/amends.h).
  *
- *     consumer_open(&config, &c, &e);
+ *     consumer_open(&config, c);
  *     for (;;) {
- *         while (consumer_call(c, &call)) ...   a copy of a call with at least one share of ours
- *         while (consumer_amend(c, &am)) ...    an amendment for us; then call_copy() of am.call for the
- *                                               item's expert and pairs: RING_GONE drops it
+ *         while (consumer_call(c, &call, &e) > 0) ...         a copy of a call with a share of ours
+ *         while (consumer_amend(c, &am, &call, &e) > 0) ...   an amendment for us, and its call
  *         work; consumer_stamping; stamps; bell_ring of who waits; consumer_rung
  *         nothing to do: wait_round, then consumer_sleep
  *     }
@@ -39,16 +38,18 @@ struct consumer_config { /* borrowed until consumer_close */
 struct consumer {
     struct consumer_config c;
     uint64_t next_call, next_amend;
+    uint64_t amended[CALL_SLOTS]; /* the call whose amendments we took in that slot; 0: none */
 };
 void consumer_open(const struct consumer_config *config, struct consumer *c);
 
 /* The next call in which a share is ours: 1 and *out a checked copy. 0: none for now. Others are
  * passed over. -EPROTO: a call that makes no sense; the producer is broken. */
-int consumer_call(struct consumer *c, struct call *out);
-/* The next amendment that names us: 1; 0: none for now. */
-int consumer_amend(struct consumer *c, struct amendment *out);
+int consumer_call(struct consumer *c, struct call *out, struct err *e);
+/* The next amendment that names us, with a checked copy of its call: 1; 0: none for now. Amendments of
+ * retired calls are passed over. -EPROTO as above. */
+int consumer_amend(struct consumer *c, struct amendment *am, struct call *call, struct err *e);
 /* Sleeps if the board says that somebody watches, until rung, or for ms (<= 0: the net). Counts sleeps
- * and finds by the net. Nobody watches: yields and returns. */
+ * and finds by the net. Nobody watches: a yield. */
 void consumer_sleep(struct consumer *c, int ms);
 
 /* Around stamps: from before the first until its waiters were rung (outbox.ringing). */

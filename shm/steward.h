@@ -33,10 +33,6 @@ struct steward_config { /* borrowed until steward_close */
     struct amends *amends;
     int ring_calls;   /* wake the owners of new calls: the trunk's executor does not ring */
     uint64_t first;   /* number of the first call to follow: where its producer begins, never the head */
-    /* "That share first" (rule 11) may have to give a share again whose owner has died: which live
-     * outbox? (0: none lives.) Must not call back into the steward. */
-    uint32_t (*any_owner)(void *arg, uint32_t share);
-    void *arg;
 };
 /* Memory: the geometry's. Hands over *out. */
 int steward_open(const struct steward_config *c, struct steward **out, struct err *e);
@@ -85,9 +81,11 @@ struct need {
 size_t steward_needs(const struct steward *s, uint64_t now, uint64_t deadline_ns, struct need *out,
                      size_t max);
 
-/* Gives one share. Publishes amendments: first those that rule 11 asks for, the wanted one last, and
- * rings the new owners. Returns 1; 0: the call has been retired, nothing was given; -EAGAIN: too many
- * former givings of this call are unanswered (their owners live and are late): try again later. */
+/* Gives one share to a live outbox. Publishes amendments: first those that "that share first" asks for
+ * (rule 11; such a share stays with its owner, or goes to this outbox too if its owner is dead), the
+ * wanted one last, and rings the new owners. Returns 1; 0: nothing was given, the call has been retired
+ * or the share is DONE; -EAGAIN: too many former givings are unanswered (their owners live and are late):
+ * try again later. */
 int steward_give(struct steward *s, uint64_t call, uint32_t item, uint32_t share, uint32_t outbox,
                  uint32_t place, uint64_t epoch, uint64_t now);
 /* Gives every share of the item that is not DONE, share k to owner[k], all in one place (rule 18).
@@ -104,8 +102,8 @@ int steward_place_named(struct steward *s, uint32_t place, uint64_t now, struct 
 /* Does an open call or one of its amendments name the outbox? Then it must stay mapped. */
 int steward_outbox_named(const struct steward *s, uint32_t outbox);
 
-/* For bell_sleep: an enum look; arg is the struct steward. Something new: a call, a stamp of a giving
- * that was unanswered, a retirement. */
+/* For bell_sleep: an enum look; arg is the struct steward. Something new: a call, a DECLINED stamp, an
+ * answer to an amendment. (Whoever waits for a place that calls name directly comes again by itself.) */
 int steward_look(void *arg);
 
 struct steward_counters {
