@@ -155,13 +155,16 @@ static void find_owners(struct moe *m, struct open_call *o)
     }
 }
 
-static void ring_all(struct moe *m, int steward)
+static void ring_all(struct moe *m, uint64_t n, int steward)
 {
+    if (steward)
+        atomic_store_explicit(m->c.disk_call, n, memory_order_release);
     atomic_thread_fence(memory_order_seq_cst);
     for (uint32_t k = 0; k < m->c.geo->n_nodes; k++)
         bell_ring_fenced(&m->c.bells[m->c.owner[k]], &m->c.outbox[m->c.owner[k]]->asleep);
     if (steward)
         bell_ring_fenced(&m->c.bells[PROC_STEWARD], &m->c.board->asleep_steward);
+    atomic_store_explicit(&m->c.board->calls_rung, n, memory_order_release);
 }
 
 static void publish_next(struct moe *m)
@@ -182,7 +185,7 @@ static void publish_next(struct moe *m)
     memcpy((uint8_t *)m->c.acts + half, m->x + (size_t)t0 * g->n_embd,
            (size_t)n * g->n_embd * sizeof(float));
     call_publish(g, m->c.calls, &o->call);
-    ring_all(m, o->has_disk);
+    ring_all(m, m->next, o->has_disk);
     m->next_token += n;
     m->next++;
     m->count_of.calls++;
@@ -248,11 +251,17 @@ struct waiting {
     struct moe *m;
     struct open_call *o;
 };
+/* An enum look. A stamp that is there counts as rung once its worker is not in the middle of ringing. */
 static int call_complete(void *arg)
 {
     struct waiting *l = arg;
 
-    return complete(l->m, l->o);
+    if (!complete(l->m, l->o))
+        return LOOK_NOTHING;
+    for (uint32_t k = 0; k < l->m->c.geo->n_nodes; k++)
+        if (atomic_load_explicit(&l->m->c.outbox[l->m->c.owner[k]]->ringing, memory_order_acquire) & 1)
+            return LOOK_FOUND;
+    return LOOK_RUNG;
 }
 
 static void wait_complete(struct moe *m, struct open_call *o)

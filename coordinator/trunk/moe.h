@@ -25,6 +25,7 @@ struct moe_config {
     struct outbox *const *outbox;    /* by outbox number; NULL: none */
     uint32_t owner[MAX_NODES];       /* outbox number of each node's worker */
     _Atomic uint64_t *used;          /* by layer * n_experts + expert: last call that used it */
+    _Atomic uint64_t *disk_call;     /* last call with items on disk: what the steward looks at */
     int shared;                      /* workers use our cores: yield while waiting */
 };
 struct moe;

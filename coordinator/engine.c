@@ -1,0 +1,738 @@
+/* Puts the processes together: sizes first, then segments, workers, loading, the steward, the team. The
+ * order of teardown is the reverse. Everything that takes memory is compared with what is left before
+ * it is made. */
+#define _GNU_SOURCE
+#include "coordinator/engine.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "coordinator/machine.h"
+#include "coordinator/residency/slabs.h"
+#include "coordinator/supervise/load.h"
+#include "coordinator/trunk/arch/arch.h"
+#include "coordinator/trunk/dump.h"
+#include "coordinator/trunk/exec.h"
+#include "coordinator/trunk/moe.h"
+#include "kernels/matmul/matmul.h"
+
+#define ARENA_BYTES (64ull << 20) /* of activations, intermediates, rows: two halves each */
+#define DEFAULT_BATCH 512u
+#define ORDER_SLOTS 256u
+#define MAX_LOGIT_BYTES (256ull << 20)
+#define RESERVE_PART 16 /* a sixteenth of the free memory is left alone when sizes are chosen */
+#define PAGER_SLOT (PROC_FIRST_WORKER + MAX_NODES)
+#define N_WORKERS_MAX (MAX_NODES + 1)
+
+struct engine {
+    const struct engine_options *o;
+    struct model *m;
+    struct program *prog;
+    struct machine machine;
+    struct geometry geo;
+    struct slab_plan slabs;
+    uint32_t threads, n_ctx, max_tokens, max_out;
+    struct expert_layer *layer;
+    uint64_t *trunk_off, trunk_bytes;
+    const uint8_t **weight; /* by program weight */
+    float **widened;        /* vectors that the file stores in another type than F32 (rule 38) */
+
+    struct seg board, calls, acts, amends, bells, tables, orders, trunk, pager_box;
+    struct seg outbox[MAX_NODES], slab[MAX_NODES];
+    struct outbox *box[PAGER_SLOT + 1]; /* by outbox number */
+    struct worker worker[N_WORKERS_MAX]; /* the pager, then the nodes */
+    size_t n_workers;
+    struct watch *watch;
+    struct paging *paging;
+    struct moe *moe;
+    struct exec *exec;
+    struct team *team;
+    _Atomic uint64_t *used, disk_call;
+    uint64_t load_ns, loaded_bytes, step_ns, steps;
+
+    int (*body)(struct engine *en, void *arg, struct err *e);
+    void *arg;
+    struct err *e;
+};
+
+static struct board *board_of(struct engine *en)
+{
+    return en->board.base;
+}
+
+static void note(const struct engine *en, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void note(const struct engine *en, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (!en->o->verbose)
+        return;
+    va_start(ap, fmt);
+    fputs("conclave: ", stderr);
+    vfprintf(stderr, fmt, ap);
+    fputc('\n', stderr);
+    va_end(ap);
+}
+
+/* ---- sizes ---- */
+
+static void choose_counts(struct engine *en)
+{
+    const struct engine_options *o = en->o;
+
+    machine_look(&en->machine);
+    en->threads = o->threads ? o->threads : en->machine.n_cores;
+    en->geo.n_nodes = o->nodes ? o->nodes : en->machine.n_nodes;
+    if (en->geo.n_nodes > MAX_NODES)
+        en->geo.n_nodes = MAX_NODES;
+}
+
+static int expert_layers(struct engine *en, struct err *e)
+{
+    const struct model *m = en->m;
+
+    en->layer = calloc(m->n_layers, sizeof *en->layer);
+    if (!en->layer)
+        return err_set(e, -ENOMEM, "no memory for %u layers", m->n_layers);
+    for (uint32_t i = 0; i < m->n_layers; i++) {
+        struct expert_layer *l = &en->layer[i];
+        l->n_experts = m->n_experts;
+        l->top_k = m->top_k;
+        for (int k = 0; k < N_MATS; k++) {
+            const struct model_matrix *x = &m->layer[i].expert[k];
+            l->m[k] = (struct expert_matrix){
+                .type = x->type,
+                .rows = x->rows,
+                .cols = x->cols,
+                .shard = x->shard,
+                .row_bytes = x->row_bytes,
+                .file_off = x->file_offset,
+                .stride = x->stride,
+            };
+            l->has_scale |= x->scale != MODEL_NONE;
+        }
+    }
+    return 0;
+}
+
+static uint32_t at_least(uint64_t a, uint32_t b)
+{
+    return a < b ? b : a > UINT32_MAX ? UINT32_MAX : (uint32_t)a;
+}
+
+static void geometry_of(struct engine *en)
+{
+    const struct model *m = en->m;
+    struct geometry *g = &en->geo;
+    uint64_t half = ARENA_BYTES / CALLS_IN_FLIGHT, widest = m->n_embd > m->n_ff ? m->n_embd : m->n_ff;
+    uint64_t fit = half / (m->top_k * widest * sizeof(float));
+
+    g->n_layers = m->n_layers;
+    g->n_experts = m->n_experts;
+    g->top_k = m->top_k;
+    g->n_embd = m->n_embd;
+    g->n_ff = m->n_ff;
+    g->max_tokens = at_least(fit, 1);
+    if (g->max_tokens > en->max_tokens)
+        g->max_tokens = en->max_tokens;
+    g->max_pairs = g->max_tokens * g->top_k;
+    g->max_items = g->max_pairs < g->n_experts ? g->max_pairs : g->n_experts;
+    g->amend_slots = 64;
+    while (g->amend_slots <= CALLS_IN_FLIGHT * g->max_items * g->n_nodes)
+        g->amend_slots *= 2;
+    g->order_slots = ORDER_SLOTS;
+    g->acts_half = round_up((uint64_t)g->max_tokens * g->n_embd * sizeof(float), 4096);
+    g->inter_half = round_up((uint64_t)g->max_pairs * g->n_ff * sizeof(float), 4096);
+    g->rows_half = round_up((uint64_t)g->max_pairs * g->n_embd * sizeof(float), 4096);
+}
+
+static int trunk_places(struct engine *en, struct err *e)
+{
+    en->trunk_off = calloc(en->m->n_tensors + 1, sizeof *en->trunk_off);
+    if (!en->trunk_off)
+        return err_set(e, -ENOMEM, "no memory for the table of tensors");
+    for (uint32_t i = 0; i < en->m->n_tensors; i++) {
+        en->trunk_off[i] = en->trunk_bytes;
+        en->trunk_bytes += trunk_room(&en->m->tensor[i]);
+    }
+    return 0;
+}
+
+/* The context: as asked, or the model's maximum, or what fits beside trunk and experts. */
+static int choose_context(struct engine *en, uint64_t left, struct err *e)
+{
+    uint64_t one = exec_kv_bytes(en->prog, en->o->kv, 1), want = en->o->n_ctx, most;
+    uint32_t max = en->m->n_ctx_train;
+
+    if (want) {
+        if (want * one > left)
+            return err_set(e, -ENOMEM,
+                           "-c %u: keys and values take %llu bytes, but %llu are left; a context of "
+                           "%llu fits",
+                           en->o->n_ctx, (unsigned long long)(want * one), (unsigned long long)left,
+                           (unsigned long long)(left / one));
+        en->n_ctx = en->o->n_ctx;
+        if (en->n_ctx > max)
+            fprintf(stderr, "conclave: -c %u is more than the %u tokens the model was trained on\n",
+                    en->n_ctx, max);
+        return 0;
+    }
+    most = left / 2 / one;
+    en->n_ctx = most < max ? (uint32_t)(most / 256 * 256) : max;
+    if (!en->n_ctx)
+        return err_set(e, -ENOMEM, "no memory for keys and values: %llu bytes a token, %llu bytes left",
+                       (unsigned long long)one, (unsigned long long)left);
+    if (en->n_ctx < max)
+        fprintf(stderr, "conclave: context %u tokens, what fits in memory (the model's maximum is %u)\n",
+                en->n_ctx, max);
+    else
+        note(en, "context %u tokens, the model's maximum", en->n_ctx);
+    return 0;
+}
+
+static int choose_sizes(struct engine *en, struct err *e)
+{
+    uint64_t left = memory_left(), fixed, ram = en->o->ram;
+    struct slab_plan all;
+    uint32_t logits;
+    int rc;
+
+    left -= left / RESERVE_PART;
+    en->max_tokens = en->o->batch ? en->o->batch : DEFAULT_BATCH;
+    logits = at_least(MAX_LOGIT_BYTES / (en->m->n_vocab * sizeof(float)), 1);
+    en->max_out = !en->o->every_row ? 1 : en->max_tokens < logits ? en->max_tokens : logits;
+    if (en->o->every_row) /* every token of a pass may want its row */
+        en->max_tokens = en->max_out;
+    geometry_of(en);
+    fixed = en->trunk_bytes + (3 + en->geo.n_nodes) * ARENA_BYTES / 4;
+    if (fixed > left)
+        return err_set(e, -ENOMEM, "%s: the trunk takes %llu bytes, but %llu bytes of memory are left",
+                       en->m->path, (unsigned long long)en->trunk_bytes, (unsigned long long)left);
+    left -= fixed;
+    rc = slab_plan(en->layer, en->geo.n_layers, en->geo.n_nodes, UINT64_MAX, &all, e);
+    if (rc)
+        return rc;
+    if (!ram) { /* everything, or what is left beside a modest context */
+        uint64_t kv = exec_kv_bytes(en->prog, en->o->kv, en->o->n_ctx ? en->o->n_ctx : 4096);
+        ram = left > kv ? left - kv : 0;
+        if (ram < all.need_all)
+            fprintf(stderr,
+                    "conclave: %.2f GB of %.2f GB of experts fit into memory, the rest is read as needed\n",
+                    (double)ram * 1e-9, (double)all.need_all * 1e-9);
+    }
+    rc = slab_plan(en->layer, en->geo.n_layers, en->geo.n_nodes, ram, &en->slabs, e);
+    if (rc)
+        return rc;
+    en->geo.n_slabs = en->slabs.n_slabs;
+    for (uint32_t k = 0; k < en->geo.n_nodes; k++) {
+        if (en->slabs.node_bytes[k] > left)
+            return err_set(e, -ENOMEM,
+                           "slabs for experts take %llu bytes, but %llu bytes of memory are left; a "
+                           "smaller --ram reads the rest as needed",
+                           (unsigned long long)en->slabs.node_bytes[k], (unsigned long long)left);
+        left -= en->slabs.node_bytes[k];
+    }
+    return choose_context(en, left, e);
+}
+
+/* ---- segments ---- */
+
+static int make_tables(struct engine *en, struct err *e)
+{
+    const struct geometry *g = &en->geo;
+    uint64_t entries = (uint64_t)g->n_layers * g->n_experts, at = 64, off[5];
+    struct tables *t;
+    int rc;
+
+    off[0] = at;
+    off[1] = at = round_up(at + entries * 8, 64);
+    off[2] = at = round_up(at + (uint64_t)g->n_nodes * g->n_slabs * 8, 64);
+    off[3] = at = round_up(at + (uint64_t)g->n_nodes * g->n_slabs * 8, 64);
+    off[4] = at = round_up(at + g->n_layers * sizeof(struct expert_layer), 64);
+    at += entries * N_MATS * sizeof(float);
+    rc = seg_create(SEG_TABLES, 0, at, -1, &en->tables, e);
+    if (rc)
+        return rc;
+    t = en->tables.base;
+    *t = (struct tables){off[0], off[1], off[2], off[3], off[4]};
+    memcpy(table_layer(t, 0), en->layer, g->n_layers * sizeof *en->layer);
+    for (uint32_t k = 0; k < g->n_nodes; k++)
+        slab_offsets(&en->slabs, en->layer, g->n_layers, g->n_nodes, k, table_slab_off(t, g, k, 0));
+    for (uint64_t i = 0; i < entries * N_MATS; i++)
+        table_scale(t, g, 0, 0)[i] = 1;
+    return 0;
+}
+
+static int make_segments(struct engine *en, struct err *e)
+{
+    const struct geometry *g = &en->geo;
+    int rc;
+
+    if ((rc = seg_create(SEG_BOARD, 0, sizeof(struct board), -1, &en->board, e)) ||
+        (rc = seg_create(SEG_BELLS, 0, (PAGER_SLOT + 1) * sizeof(struct bell), -1, &en->bells, e)) ||
+        (rc = seg_create(SEG_CALLS, 0, calls_bytes(g), -1, &en->calls, e)) ||
+        (rc = seg_create(SEG_AMENDS, 0, amends_bytes(g), -1, &en->amends, e)) ||
+        (rc = seg_create(SEG_ORDERS, 0, orders_bytes(g), -1, &en->orders, e)) ||
+        (rc = seg_create(SEG_ACTS, 0, CALLS_IN_FLIGHT * g->acts_half, -1, &en->acts, e)) ||
+        (rc = seg_create(SEG_OUTBOX, PAGER_SLOT, pager_box_bytes(g), -1, &en->pager_box, e)) ||
+        (rc = make_tables(en, e)) ||
+        (rc = seg_create(SEG_TRUNK, 0, en->trunk_bytes, -1, &en->trunk, e)))
+        return rc;
+    board_of(en)->geo = *g;
+    for (uint32_t k = 0; k < g->n_nodes; k++) {
+        int node = g->n_nodes == en->machine.n_nodes ? en->machine.numa_id[k] : -1;
+        rc = seg_create(SEG_OUTBOX, PROC_FIRST_WORKER + k, outbox_bytes(g), node, &en->outbox[k], e);
+        if (!rc)
+            rc = seg_create(SEG_SLABS, k, en->slabs.node_bytes[k] ? en->slabs.node_bytes[k] : 4096, node,
+                            &en->slab[k], e);
+        if (rc)
+            return rc;
+        en->box[PROC_FIRST_WORKER + k] = en->outbox[k].base;
+    }
+    return 0;
+}
+
+/* ---- workers ---- */
+
+static int send_files(struct engine *en, struct worker *w, struct err *e)
+{
+    for (size_t i = 0; i < gguf_n_shards(en->m->g); i++) {
+        const char *path = gguf_shard_path(en->m->g, i);
+        struct ctl_msg m = {.kind = CTL_FILE, .a = i, .b = gguf_shard_bytes(en->m->g, i), .flags = 1};
+        int rc, fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+
+        if (fd < 0) { /* tmpfs and some network file systems have none */
+            m.flags = 0;
+            fd = open(path, O_RDONLY | O_CLOEXEC);
+        }
+        if (fd < 0)
+            return err_set(e, -errno, "%s: cannot open: %s", path, strerror(errno));
+        snprintf(m.text, sizeof m.text, "%s", path);
+        rc = ctl_send(w->ctl, &m, fd);
+        close(fd);
+        if (rc)
+            return err_set(e, rc, "%s: %s", w->name, strerror(-rc));
+    }
+    return 0;
+}
+
+static int start_pager(struct engine *en, struct err *e)
+{
+    struct worker_seg s[MAX_NODES + 5] = {
+        {&en->board, 0}, {&en->bells, 1}, {&en->orders, 0}, {&en->pager_box, 1}, {&en->trunk, 1}};
+    struct worker *w = &en->worker[0];
+    size_t n = 5;
+    int rc;
+
+    for (uint32_t k = 0; k < en->geo.n_nodes; k++)
+        s[n++] = (struct worker_seg){&en->slab[k], 1};
+    rc = spawn_worker("conclave-pager", "pager", PAGER_SLOT, s, n, w, e);
+    if (rc)
+        return rc;
+    en->n_workers = 1;
+    rc = send_files(en, w, e);
+    return rc ? rc : ctl_sendf(w->ctl, CTL_START, 0, "start") ? err_set(e, -EPIPE, "%s: gone", w->name) : 0;
+}
+
+static int start_node(struct engine *en, uint32_t k, struct err *e)
+{
+    struct worker_seg s[2 * MAX_NODES + 6] = {{&en->board, 0},  {&en->bells, 1}, {&en->calls, 0},
+                                              {&en->amends, 0}, {&en->acts, 0},  {&en->tables, 0}};
+    struct worker *w = &en->worker[en->n_workers];
+    char name[32], cpus[MACHINE_MAX_CPUS * 5 + 1] = "-";
+    int cpu[256];
+    size_t n = 6, at = 0;
+    uint32_t threads;
+    int rc;
+
+    for (uint32_t i = 0; i < en->geo.n_nodes; i++) {
+        s[n++] = (struct worker_seg){&en->outbox[i], i == k};
+        s[n++] = (struct worker_seg){&en->slab[i], 0};
+    }
+    snprintf(name, sizeof name, "cpu worker %u", k);
+    rc = spawn_worker("conclave-cpu", name, PROC_FIRST_WORKER + k, s, n, w, e);
+    if (rc)
+        return rc;
+    en->n_workers++;
+    threads = machine_share(&en->machine, k, en->geo.n_nodes, en->threads, cpu, 256);
+    for (uint32_t i = 0; i < threads; i++)
+        at += (size_t)snprintf(cpus + at, sizeof cpus - at, "%s%d", i ? "," : "", cpu[i]);
+    rc = ctl_sendf(w->ctl, CTL_START, 0, "threads=%u cpus=%s shared=1", threads, cpus);
+    return rc ? err_set(e, rc, "%s: gone", w->name) : 0;
+}
+
+static int start_workers(struct engine *en, struct err *e)
+{
+    int rc = start_pager(en, e);
+
+    for (uint32_t k = 0; !rc && k < en->geo.n_nodes; k++) {
+        atomic_store(&board_of(en)->proc[PROC_FIRST_WORKER + k].node, k);
+        rc = start_node(en, k, e);
+    }
+    for (size_t i = 0; !rc && i < en->n_workers; i++) {
+        struct board_proc *p = &board_of(en)->proc[en->worker[i].outbox];
+        rc = spawn_wait_ready(&en->worker[i], e);
+        atomic_store(&p->pid, (uint32_t)en->worker[i].pid);
+        atomic_store(&p->role, i ? 1 : 2);
+        atomic_store(&p->alive, 1);
+    }
+    return rc;
+}
+
+/* ---- the trunk ---- */
+
+static int widen_vectors(struct engine *en, struct err *e)
+{
+    const struct program *p = en->prog;
+    const uint8_t *base = en->trunk.base;
+
+    en->weight = calloc(p->n_weights + 1, sizeof *en->weight);
+    en->widened = calloc(p->n_weights + 1, sizeof *en->widened);
+    if (!en->weight || !en->widened)
+        return err_set(e, -ENOMEM, "no memory for the table of weights");
+    for (uint32_t i = 0; i < p->n_weights; i++) {
+        const struct prog_weight *w = &p->weight[i];
+        const struct model_tensor *t = &en->m->tensor[w->tensor];
+        en->weight[i] = base + en->trunk_off[w->tensor] + trunk_shift(t);
+        if (t->n_dims != 1 || w->type == 0) /* 0: F32 */
+            continue;
+        en->widened[i] = malloc(w->cols * sizeof(float)); /* rule 38 */
+        if (!en->widened[i])
+            return err_set(e, -ENOMEM, "no memory for a vector of %u values", w->cols);
+        dequant_row(w->type, en->weight[i], w->cols, en->widened[i]);
+        en->weight[i] = (const uint8_t *)en->widened[i];
+    }
+    return 0;
+}
+
+/* Factors of the experts' products go to the table that the workers see. */
+static void fill_scales(struct engine *en)
+{
+    struct tables *t = en->tables.base;
+
+    for (uint32_t l = 0; l < en->geo.n_layers; l++)
+        for (int k = 0; k < N_MATS; k++) {
+            uint32_t s = en->m->layer[l].expert[k].scale;
+            const float *v;
+            if (s == MODEL_NONE)
+                continue;
+            v = (const float *)((const uint8_t *)en->trunk.base + en->trunk_off[s] +
+                                trunk_shift(&en->m->tensor[s]));
+            for (uint32_t x = 0; x < en->m->n_experts; x++)
+                table_scale(t, &en->geo, l, x)[k] = v[x];
+        }
+}
+
+static int load(struct engine *en, struct err *e)
+{
+    struct load_config c = {
+        .m = en->m,
+        .geo = &en->geo,
+        .board = en->board.base,
+        .tables = en->tables.base,
+        .orders = en->orders.base,
+        .pager = en->pager_box.base,
+        .bells = en->bells.base,
+        .worker = &en->worker[0],
+        .trunk_off = en->trunk_off,
+        .resident = en->slabs.resident,
+        .progress = en->o->progress,
+    };
+    uint64_t start = now_ns();
+    int rc = load_all(&c, &en->loaded_bytes, e);
+
+    en->load_ns = now_ns() - start;
+    if (rc)
+        return rc;
+    note(en, "loaded %.3f GB in %.2f s (%.2f GB/s)", (double)en->loaded_bytes * 1e-9,
+         (double)en->load_ns * 1e-9, (double)en->loaded_bytes / (double)en->load_ns);
+    fill_scales(en);
+    return widen_vectors(en, e);
+}
+
+static int start_trunk(struct engine *en, struct err *e)
+{
+    const struct geometry *g = &en->geo;
+    struct paging_config pc = {
+        .geo = g,
+        .board = en->board.base,
+        .bells = en->bells.base,
+        .calls = en->calls.base,
+        .amends = en->amends.base,
+        .tables = en->tables.base,
+        .orders = en->orders.base,
+        .pager = en->pager_box.base,
+        .pager_outbox = PAGER_SLOT,
+        .outbox = en->box,
+        .disk_call = &en->disk_call,
+        .watch = &en->watch,
+    };
+    struct moe_config mc = {
+        .geo = g,
+        .board = en->board.base,
+        .calls = en->calls.base,
+        .amends = en->amends.base,
+        .tables = en->tables.base,
+        .bells = en->bells.base,
+        .acts = en->acts.base,
+        .outbox = en->box,
+        .disk_call = &en->disk_call,
+        .shared = 1,
+    };
+    struct exec_config xc = {
+        .prog = en->prog,
+        .max_tokens = en->max_tokens,
+        .max_out = en->max_out,
+        .n_ctx = en->n_ctx,
+        .n_seqs = 1,
+        .kv = en->o->kv,
+    };
+    int rc;
+
+    en->used = calloc((size_t)g->n_layers * g->n_experts + 1, sizeof *en->used);
+    if (!en->used)
+        return err_set(e, -ENOMEM, "no memory for the experts' uses");
+    for (uint32_t k = 0; k < g->n_nodes; k++)
+        mc.owner[k] = pc.owner[k] = PROC_FIRST_WORKER + k;
+    mc.used = pc.used = en->used;
+    if ((rc = watch_start(en->worker, en->n_workers, en->o->verbose, &en->watch, e)) ||
+        (rc = paging_start(&pc, &en->paging, e)) || (rc = moe_open(&mc, &en->moe, e)))
+        return rc;
+    xc.weight = en->weight;
+    xc.moe = en->moe;
+    return exec_open(&xc, &en->exec, e);
+}
+
+/* ---- life ---- */
+
+static int leader(void *arg, struct team *t)
+{
+    struct engine *en = arg;
+
+    en->team = t;
+    return en->body(en, en->arg, en->e);
+}
+
+static int run_team(struct engine *en)
+{
+    int cpus[MACHINE_MAX_CPUS];
+
+    for (uint32_t i = 0; i < en->threads && i < MACHINE_MAX_CPUS; i++)
+        cpus[i] = en->machine.cpu[i % en->machine.n_cpus];
+    return team_run((int)en->threads, cpus, 1, leader, en);
+}
+
+static uint64_t slab_total(const struct engine *en)
+{
+    uint64_t n = 0;
+
+    for (uint32_t k = 0; k < en->geo.n_nodes; k++)
+        n += en->slabs.node_bytes[k];
+    return n;
+}
+
+static int open_all(struct engine *en, struct err *e)
+{
+    int rc;
+
+    if ((rc = model_open(en->o->model_path, 0, &en->m, e)) || (rc = arch_program(en->m, &en->prog, e)))
+        return rc;
+    for (size_t i = 0; i < en->m->n_warnings; i++)
+        fprintf(stderr, "conclave: %s\n", en->m->warning[i]);
+    choose_counts(en);
+    if ((rc = expert_layers(en, e)) || (rc = trunk_places(en, e)) || (rc = choose_sizes(en, e)) ||
+        (rc = make_segments(en, e)) || (rc = start_workers(en, e)))
+        return rc;
+    note(en, "%u threads, %u node%s, %u slabs (%s), %.3f GB of slabs, trunk %.3f GB", en->threads,
+         en->geo.n_nodes, en->geo.n_nodes > 1 ? "s" : "", en->geo.n_slabs,
+         en->slabs.resident ? "all experts resident" : "experts are read as needed",
+         (double)slab_total(en) * 1e-9, (double)en->trunk_bytes * 1e-9);
+    if ((rc = load(en, e)))
+        return rc;
+    return start_trunk(en, e);
+}
+
+static void each_seg(struct engine *en, void (*fn)(struct seg *s))
+{
+    struct seg *s[] = {&en->board,  &en->calls,  &en->acts,  &en->amends,   &en->bells,
+                       &en->tables, &en->orders, &en->trunk, &en->pager_box};
+
+    for (size_t i = 0; i < sizeof s / sizeof *s; i++)
+        fn(s[i]);
+    for (uint32_t k = 0; k < MAX_NODES; k++) {
+        fn(&en->outbox[k]);
+        fn(&en->slab[k]);
+    }
+}
+static void not_open(struct seg *s)
+{
+    s->fd = -1;
+}
+
+static void close_all(struct engine *en)
+{
+    exec_close(en->exec);
+    moe_close(en->moe);
+    paging_stop(en->paging);
+    watch_stop(en->watch);
+    spawn_end(en->worker, en->n_workers);
+    each_seg(en, seg_close);
+    for (uint32_t i = 0; en->widened && i < en->prog->n_weights; i++)
+        free(en->widened[i]);
+    free(en->widened);
+    free(en->weight);
+    free(en->used);
+    free(en->trunk_off);
+    free(en->layer);
+    program_free(en->prog);
+    model_close(en->m);
+}
+
+int engine_run(const struct engine_options *o, int (*body)(struct engine *en, void *arg, struct err *e),
+               void *arg, struct err *e)
+{
+    struct engine *en = calloc(1, sizeof *en);
+    int status = 1;
+
+    if (!en) {
+        err_set(e, -ENOMEM, "no memory");
+        return 1;
+    }
+    en->o = o;
+    en->body = body;
+    en->arg = arg;
+    en->e = e;
+    each_seg(en, not_open);
+    if (!open_all(en, e))
+        status = run_team(en);
+    close_all(en);
+    free(en);
+    return status;
+}
+
+/* ---- inside the body ---- */
+
+const struct model *engine_model(const struct engine *en)
+{
+    return en->m;
+}
+uint32_t engine_n_ctx(const struct engine *en)
+{
+    return en->n_ctx;
+}
+uint32_t engine_max_tokens(const struct engine *en)
+{
+    return en->max_tokens;
+}
+uint32_t engine_max_out(const struct engine *en)
+{
+    return en->max_out;
+}
+void engine_dump(struct engine *en, struct dump *d)
+{
+    exec_dump(en->exec, d);
+}
+
+const float *engine_step(struct engine *en, const struct step *s)
+{
+    uint64_t start = now_ns();
+    const float *logits;
+
+    assert(s->n_tokens && s->n_tokens <= en->max_tokens && s->n_out <= en->max_out);
+    for (uint32_t t = 0; t < s->n_tokens; t++)
+        assert(s->token[t].id < en->m->n_vocab && s->token[t].pos < en->n_ctx && !s->token[t].seq);
+    for (uint32_t i = 0; i < s->n_out; i++)
+        assert(s->out[i] < s->n_tokens);
+    logits = exec_step(en->exec, en->team, s);
+    en->step_ns += now_ns() - start;
+    en->steps++;
+    return logits;
+}
+
+const float *engine_feed(struct engine *en, const uint32_t *ids, size_t n, uint32_t pos)
+{
+    const float *logits = NULL;
+    struct step_token *tok = malloc(en->max_tokens * sizeof *tok);
+
+    assert(tok && n);
+    for (size_t at = 0; at < n;) {
+        uint32_t k = 0, last;
+        for (; k < en->max_tokens && at < n; k++, at++)
+            tok[k] = (struct step_token){ids[at], pos + (uint32_t)at, 0};
+        last = k - 1;
+        struct step s = {.n_tokens = k, .token = tok, .n_out = at == n, .out = &last};
+        logits = engine_step(en, &s);
+    }
+    free(tok);
+    return logits;
+}
+
+void engine_stats(const struct engine *en, struct engine_stats *s)
+{
+    const struct moe_counters *mc = moe_counters(en->moe);
+    const struct steward_counters *sc = paging_counters(en->paging);
+    const struct pager_box *pb = en->pager_box.base;
+
+    memset(s, 0, sizeof *s);
+    s->steps = en->steps;
+    s->step_ns = en->step_ns;
+    s->wait_ns = mc->wait_ns;
+    s->calls = mc->calls;
+    s->items = mc->items;
+    s->disk_items = mc->disk_items;
+    s->net_finds = mc->net_finds;
+    s->amendments = sc->amendments;
+    s->declined = sc->declines;
+    s->expert_reads = atomic_load(&pb->count.expert_reads);
+    s->bytes_read = atomic_load(&pb->count.bytes);
+    s->load_ns = en->load_ns;
+    s->loaded_bytes = en->loaded_bytes;
+    s->trunk_bytes = en->trunk_bytes;
+    s->expert_bytes = en->slabs.need_all;
+    s->slab_bytes = slab_total(en);
+    s->kv_bytes = exec_kv_bytes(en->prog, en->o->kv, en->n_ctx);
+    s->threads = en->threads;
+    s->nodes = en->geo.n_nodes;
+    s->n_slabs = en->geo.n_slabs;
+    for (size_t i = 0; i < en->n_workers; i++) {
+        struct engine_worker *w = &s->worker[s->n_workers++];
+        const struct outbox *b = i ? en->box[en->worker[i].outbox] : NULL;
+        snprintf(w->name, sizeof w->name, "%s", en->worker[i].name);
+        w->pid = (int)en->worker[i].pid;
+        if (!b)
+            continue;
+        w->calls = atomic_load(&b->count.calls);
+        w->items = atomic_load(&b->count.items);
+        w->rows = atomic_load(&b->count.rows);
+        w->weight_bytes = atomic_load(&b->count.weight_bytes);
+        w->work_ns = atomic_load(&b->count.work_ns);
+        w->sleeps = atomic_load(&b->count.sleeps);
+        w->declined = atomic_load(&b->count.declined);
+        w->amended = atomic_load(&b->count.amended);
+        s->net_finds += atomic_load(&b->count.net_finds);
+    }
+}
+
+void engine_print_processes(const struct engine *en)
+{
+    struct engine_stats s;
+
+    engine_stats(en, &s);
+    fprintf(stderr, "  pid %-8d coordinator   trunk, routing, sampling: %llu passes\n", (int)getpid(),
+            (unsigned long long)s.steps);
+    for (uint32_t i = 0; i < s.n_workers; i++) {
+        if (i == 0)
+            fprintf(stderr, "  pid %-8d %-13s %llu expert reads, %llu bytes from the file\n",
+                    s.worker[i].pid, s.worker[i].name, (unsigned long long)s.expert_reads,
+                    (unsigned long long)s.bytes_read);
+        else
+            fprintf(stderr, "  pid %-8d %-13s %llu calls, %llu experts computed, %llu rows\n",
+                    s.worker[i].pid, s.worker[i].name, (unsigned long long)s.worker[i].calls,
+                    (unsigned long long)s.worker[i].items, (unsigned long long)s.worker[i].rows);
+    }
+}

@@ -1,0 +1,176 @@
+/* Keeps the pager's order ring full until everything was asked for. Runs before the steward's thread
+ * takes the orders over, on the main thread. */
+#include "coordinator/supervise/load.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#define BAR 30
+#define ANSWER_MS 100 /* between two looks at the pager's life */
+
+struct load {
+    const struct load_config *c;
+    uint64_t next, answered; /* order numbers */
+    uint64_t bytes, total;
+    uint64_t start, shown;
+    uint32_t tensor, layer, expert, place;
+};
+
+static uint64_t order_bytes(const struct order *o)
+{
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; i < o->n_pieces; i++)
+        n += o->piece[i].bytes;
+    return n;
+}
+
+/* The next order: trunk tensors first, then experts in order of their slabs. 0: none left. */
+static int next_order(struct load *l, struct order *o)
+{
+    const struct load_config *c = l->c;
+
+    if (l->tensor < c->m->n_tensors) {
+        const struct model_tensor *t = &c->m->tensor[l->tensor];
+        o->kind = ORDER_READ;
+        o->layer = UINT32_MAX;
+        o->expert = l->tensor;
+        o->n_pieces = 1;
+        o->piece[0] = (struct order_piece){
+            .shard = t->shard,
+            .seg = 0,
+            .file_off = t->file_offset & ~4095ull,
+            .bytes = trunk_room(t),
+            .need = trunk_shift(t) + t->bytes,
+            .dst = c->trunk_off[l->tensor],
+        };
+        l->tensor++;
+        return 1;
+    }
+    while (c->resident && l->layer < c->geo->n_layers) {
+        if (l->expert < table_layer(c->tables, l->layer)->n_experts) {
+            paging_order(c->geo, c->tables, l->layer, l->expert++, l->place++, o);
+            return 1;
+        }
+        l->layer++;
+        l->expert = 0;
+    }
+    return 0;
+}
+
+static void show(struct load *l, int last)
+{
+    uint64_t now = now_ns();
+    double part = l->total ? (double)l->bytes / (double)l->total : 1;
+    double s = (double)(now - l->start) * 1e-9, rate = s > 0 ? (double)l->bytes / s : 0;
+    int full = (int)(part * BAR);
+
+    if (!l->c->progress || (!last && now - l->shown < 100000000))
+        return;
+    l->shown = now;
+    fprintf(stderr, "\rloading [%.*s%*s] %3.0f%%  %.2f GB/s  %.0f s left   ", full,
+            "##############################", BAR - full, "", 100 * part, rate * 1e-9,
+            rate > 0 ? (double)(l->total - l->bytes) / rate : 0.0);
+    if (last)
+        fprintf(stderr, "\r\033[K");
+}
+
+/* Its last words, if it has any. */
+static int pager_says(struct load *l, int ms, struct err *e)
+{
+    struct ctl_msg m;
+    int got_fd, rc;
+
+    while ((rc = ctl_recv(l->c->worker->ctl, &m, &got_fd, ms)) > 0) {
+        if (got_fd >= 0)
+            close(got_fd);
+        if (m.kind == CTL_ERROR)
+            return err_set(e, -EIO, "%s", m.text);
+        if (m.kind == CTL_LOG)
+            fprintf(stderr, "conclave: %s: %s\n", l->c->worker->name, m.text);
+    }
+    return rc < 0 ? err_set(e, -ECHILD, "the pager (pid %d) ended while it was loading", l->c->worker->pid)
+                  : 0;
+}
+
+static int take_answer(struct load *l, struct err *e)
+{
+    struct order_slot *s = &l->c->orders->slot[l->answered & (l->c->geo->order_slots - 1)];
+    int a = order_answer(l->c->geo, l->c->pager, l->answered), rc;
+
+    if (a < 0) {
+        rc = pager_says(l, 1000, e);
+        return rc ? rc : err_set(e, -EIO, "the pager could not read the model");
+    }
+    if (!a)
+        return 0;
+    l->bytes += order_bytes(&s->order);
+    l->answered++;
+    return 1;
+}
+
+static int answer_there(void *arg)
+{
+    struct load *l = arg;
+
+    return order_answer(l->c->geo, l->c->pager, l->answered) ? LOOK_FOUND : LOOK_NOTHING;
+}
+
+static void total_of(struct load *l)
+{
+    struct load copy = *l;
+    struct order o;
+
+    while (next_order(&copy, &o))
+        l->total += order_bytes(&o);
+}
+
+static void enter(struct load *l)
+{
+    uint32_t place = 0;
+    uint64_t epoch = 1;
+
+    for (uint32_t i = 0; i < l->c->geo->n_layers; i++)
+        for (uint32_t x = 0; x < table_layer(l->c->tables, i)->n_experts; x++, place++, epoch++) {
+            for (uint32_t k = 0; k < l->c->geo->n_nodes; k++)
+                atomic_store_explicit(table_header(l->c->tables, l->c->geo, k, place), epoch,
+                                      memory_order_release);
+            atomic_store_explicit(table_entry(l->c->tables, l->c->geo, i, x), ENTRY(place, epoch),
+                                  memory_order_release);
+        }
+}
+
+int load_all(const struct load_config *c, uint64_t *bytes, struct err *e)
+{
+    struct load l = {.c = c, .next = 1, .answered = 1, .start = now_ns()};
+    struct order o;
+    int more, rc = 0;
+
+    total_of(&l);
+    o = (struct order){0};
+    more = next_order(&l, &o);
+    while (more || l.answered < l.next) {
+        while (more && order_room(c->geo, c->pager, l.next)) {
+            o.number = l.next++;
+            o.prio = PRIO_WARM;
+            order_publish(c->geo, c->orders, &o, &c->bells[c->worker->outbox], &c->pager->asleep);
+            o = (struct order){0};
+            more = next_order(&l, &o);
+        }
+        rc = l.answered < l.next ? take_answer(&l, e) : 0;
+        if (rc < 0)
+            return rc;
+        show(&l, 0);
+        if (rc)
+            continue;
+        if (bell_sleep(&c->bells[PROC_TRUNK], &c->board->asleep_trunk, answer_there, &l, ANSWER_MS) ==
+                BELL_TIMEOUT &&
+            (rc = pager_says(&l, 0, e)) < 0)
+            return rc;
+    }
+    show(&l, 1);
+    if (c->resident)
+        enter(&l);
+    *bytes = l.bytes;
+    return 0;
+}
