@@ -40,14 +40,6 @@ INLINE void four_units(const uint8_t *const b[4], const int8_t *const q[][4], co
     }
 }
 
-/* (l0 + l2) + (l1 + l3) */
-INLINE float fold_lanes(__m128 v)
-{
-    __m128 s = _mm_add_ps(v, _mm_movehl_ps(v, v));
-
-    return _mm_cvtss_f32(_mm_add_ss(s, _mm_shuffle_ps(s, s, 1)));
-}
-
 /* one row times n_tok vectors */
 INLINE void tile(const uint8_t *row, size_t n_units, const struct act *act, const int n_tok,
                  float *y)

@@ -28,6 +28,14 @@ INLINE __m128i sum4(__m256i a, __m256i b, __m256i c, __m256i d)
     return _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
 }
 
+/* (l0 + l2) + (l1 + l3) */
+INLINE float fold_lanes(__m128 v)
+{
+    __m128 s = _mm_add_ps(v, _mm_movehl_ps(v, v));
+
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_shuffle_ps(s, s, 1)));
+}
+
 /* binary16 at four places, widened */
 INLINE __m128 f16x4(const uint8_t *a, const uint8_t *b, const uint8_t *c, const uint8_t *d)
 {
@@ -46,6 +54,34 @@ INLINE __m256i load256(const void *p)
 INLINE __m128i load128(const void *p)
 {
     return _mm_loadu_si128((const __m128i *)p);
+}
+
+/* sixteen bytes of nibbles as 32: the low ones, then the high ones */
+INLINE __m256i nibbles(const uint8_t *p)
+{
+    __m128i v = load128(p);
+
+    return _mm256_and_si256(_mm256_inserti128_si256(_mm256_castsi128_si256(v), _mm_srli_epi16(v, 4), 1),
+                            _mm256_set1_epi8(15));
+}
+/* 0xFF in byte i where bit i is set */
+INLINE __m256i bits_to_bytes(uint32_t bits)
+{
+    const __m256i spread = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202,
+                                              0x0303030303030303);
+    const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201);
+    __m256i v = _mm256_shuffle_epi8(_mm256_set1_epi32((int)bits), spread);
+
+    return _mm256_cmpeq_epi8(_mm256_and_si256(v, bit), bit);
+}
+/* -1 in byte i where bit i is set, else 1 */
+INLINE __m256i bits_to_signs(uint32_t bits)
+{
+    return _mm256_or_si256(bits_to_bytes(bits), _mm256_set1_epi8(1));
+}
+INLINE __m256i table16(const int8_t *table)
+{
+    return _mm256_broadcastsi128_si256(load128(table));
 }
 
 /* n floats of y4 to y, n 1..4 */

@@ -62,5 +62,8 @@ unit_fn unit_q2_k, unit_q3_k, unit_q4_k, unit_q5_k, unit_q6_k, unit_iq1_s, unit_
 unit_fn unit_iq2_xs, unit_iq2_s, unit_iq3_xxs, unit_iq3_s, unit_iq4_xs;
 widen_fn widen_f32, widen_f16, widen_bf16;
 
-dot_form dot_f32_avx2, dot_f16_avx2, dot_bf16_avx2, dot_q8_0_avx2;
-dot_form dot_q4_k_avx2, dot_q5_k_avx2, dot_q6_k_avx2;
+dot_form dot_f32_avx2, dot_f16_avx2, dot_bf16_avx2, dot_q4_0_avx2, dot_q4_1_avx2, dot_q5_0_avx2;
+dot_form dot_q5_1_avx2, dot_q8_0_avx2, dot_iq4_nl_avx2, dot_mxfp4_avx2, dot_nvfp4_avx2;
+dot_form dot_q2_k_avx2, dot_q3_k_avx2, dot_q4_k_avx2, dot_q5_k_avx2, dot_q6_k_avx2, dot_iq1_s_avx2;
+dot_form dot_iq1_m_avx2, dot_iq2_xxs_avx2, dot_iq2_xs_avx2, dot_iq2_s_avx2, dot_iq3_xxs_avx2;
+dot_form dot_iq3_s_avx2, dot_iq4_xs_avx2;

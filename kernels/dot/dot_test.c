@@ -193,6 +193,7 @@ int main(void)
         CHECK(!d == !(t && t->built), "type %u: the tables disagree", type);
         if (!d)
             continue;
+        CHECK(d->avx2 != NULL, "%s has no AVX2 form", t->name);
         for (int row = 0; row < ROW_KINDS; row++)
             for (int vec = 0; vec < VEC_KINDS; vec++) {
                 size_t k = rng_u32(&g) % 8, len = t->act == ACT_A256 ? 256 : t->block_values;

@@ -1,0 +1,40 @@
+/* Pieces of the IQ types' AVX2 forms: grids, signs, scales. */
+#pragma once
+#include "kernels/dot/a256_avx2.h"
+#include "kernels/dot/tables.h"
+
+/* 32 values from four grid entries of eight */
+INLINE __m256i grid_8x4(const uint64_t *grid, size_t a, size_t b, size_t c, size_t d)
+{
+    return _mm256_setr_epi64x((long long)grid[a], (long long)grid[b], (long long)grid[c],
+                              (long long)grid[d]);
+}
+/* 32 values from eight grid entries of four */
+INLINE __m256i grid_4x8(uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint32_t e, uint32_t f,
+                        uint32_t g, uint32_t h)
+{
+    return _mm256_setr_epi32((int)a, (int)b, (int)c, (int)d, (int)e, (int)f, (int)g, (int)h);
+}
+/* 32 signs from four times seven bits */
+INLINE __m256i signs_4x7(uint32_t bits)
+{
+    return _mm256_setr_epi64x((long long)sign_bytes[bits & 127], (long long)sign_bytes[bits >> 7 & 127],
+                              (long long)sign_bytes[bits >> 14 & 127],
+                              (long long)sign_bytes[bits >> 21 & 127]);
+}
+/* 2x + 1 of the top four bits of eight words, as head.scales of sub-blocks of 32 */
+INLINE __m256i scales_top4(__m256i words)
+{
+    __m256i s = _mm256_slli_epi32(_mm256_srli_epi32(words, 28), 1);
+
+    s = _mm256_or_si256(s, _mm256_set1_epi32(1));
+    return _mm256_permute4x64_epi64(_mm256_packs_epi32(s, s), 0x88);
+}
+/* 2x + 1 of sixteen nibbles, low ones first, as bytes in order */
+INLINE __m128i scales_nibbles(const uint8_t *p)
+{
+    __m128i v = _mm_cvtsi64_si128((long long)load_u64(p)), low = _mm_set1_epi8(15), s;
+
+    s = _mm_unpacklo_epi8(_mm_and_si128(v, low), _mm_and_si128(_mm_srli_epi16(v, 4), low));
+    return _mm_or_si128(_mm_add_epi8(s, s), _mm_set1_epi8(1));
+}
