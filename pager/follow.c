@@ -1,0 +1,145 @@
+/* Between the order ring and the reads: takes orders, checks them, answers them. The only place
+ * that writes the pager's outbox. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "pager/check.h"
+#include "pager/io.h"
+#include "shm/orders.h"
+
+#define TRUNK_LAYER UINT32_MAX /* struct order: the expert's number is a trunk tensor's index */
+
+static void count(_Atomic uint64_t *c, uint64_t n)
+{
+    atomic_fetch_add_explicit(c, n, memory_order_relaxed);
+}
+
+/* bell_sleep's look. ending has no ring number: found is enough. */
+static int look(void *arg)
+{
+    struct pager *p = arg;
+
+    if (atomic_load_explicit(&p->ending, memory_order_acquire))
+        return LOOK_FOUND;
+    return order_look(&p->geo, p->orders, p->next);
+}
+
+/* One order, if it is there: 1; not yet: 0; impossible: -1. */
+static int take_one(struct pager *p)
+{
+    struct check_bounds b = {.n_shards = p->n_shards,
+                             .shard_bytes = p->shard_bytes,
+                             .n_segs = p->n_segs,
+                             .seg_bytes = p->seg_bytes};
+    struct err e = {0};
+    struct order o;
+    int rc;
+
+    if (!order_take(&p->geo, p->orders, p->next, &o))
+        return 0;
+    rc = check_order(&o, p->next, &b, &e);
+    pthread_mutex_lock(&p->lock);
+    if (!rc && jobs_add(&p->jobs, &o) < 0)
+        rc = err_set(&e, -EPROTO, "order %" PRIu64 " came before the one in its place was answered",
+                     o.number);
+    if (rc)
+        pager_trouble(p, &e);
+    pthread_mutex_unlock(&p->lock);
+    p->next++;
+    return rc ? -1 : 1;
+}
+
+void *follow_orders(void *pager)
+{
+    struct pager *p = pager;
+    int got = 1;
+
+    /* Sleeps at once, without rounds of looking: a read lasts a hundred times longer than a
+     * wake-up, and the core belongs to the teams. It may sleep whether or not the steward watches,
+     * because whoever publishes an order rings for it himself. */
+    while (!atomic_load_explicit(&p->ending, memory_order_acquire)) {
+        count(&p->box->heartbeat, 1);
+        for (got = take_one(p); got > 0; got = take_one(p))
+            p->form->kick(
+                p); /* each at once: the first read is on its way while the next is taken */
+        if (got < 0)
+            break;
+        count(&p->box->count.sleeps, 1);
+        if (bell_sleep(&p->bells[p->child->outbox], &p->box->asleep, look, p, 0) == BELL_NET)
+            count(&p->box->count.net_finds, 1);
+    }
+    /* A thread outlives the reads that it submitted: the kernel fails what an ended one left. */
+    pthread_mutex_lock(&p->lock);
+    p->stopping = 1;
+    while (p->jobs.out)
+        pthread_cond_wait(&p->quiet, &p->lock);
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+struct job_read *follow_next(struct pager *p)
+{
+    return p->stopping ? NULL : jobs_next(&p->jobs);
+}
+
+/* One line for an order that cannot be carried out. The coordinator has it before the answer. */
+static void tell(struct pager *p, const struct order *o, const struct pager_file *f,
+                 const struct job_result *res)
+{
+    struct stat st = {0};
+    char what[64];
+
+    if (o->layer == TRUNK_LAYER)
+        snprintf(what, sizeof what, "trunk tensor %u", o->expert);
+    else
+        snprintf(what, sizeof what, "layer %u, expert %u", o->layer, o->expert);
+    if (res->report == -ENODATA && !fstat(f->fd, &st))
+        ctl_sendf(p->child->ctl, CTL_ERROR, o->number,
+                  "%s: byte %" PRIu64 ": cannot read %s: the file ends at byte %lld: it has become "
+                  "shorter since it was opened, get it again",
+                  f->name, res->at, what, (long long)st.st_size);
+    else
+        ctl_sendf(p->child->ctl, CTL_ERROR, o->number, "%s: byte %" PRIu64 ": cannot read %s: %s",
+                  f->name, res->at, what, strerror(-res->report));
+}
+
+static void answer(struct pager *p, const struct job_result *res, int is_expert)
+{
+    struct pager_counters *c = &p->box->count;
+
+    count(&c->orders, 1);
+    count(&c->expert_reads, is_expert && !res->failed);
+    count(&c->errors, !!res->failed);
+    order_done(&p->geo, p->box, res->number, res->failed);
+    /* the steward waits for it, and while a model is loaded the trunk's thread does */
+    bell_ring(&p->bells[PROC_STEWARD], &p->board->asleep_steward);
+    bell_ring_fenced(&p->bells[PROC_TRUNK], &p->board->asleep_trunk);
+}
+
+int follow_result(struct pager *p, struct job_read *r, int64_t got)
+{
+    const struct pager_file *f = &p->file[r->shard];
+    const struct order *o = jobs_order(r);
+    uint64_t off = r->off, bytes = r->bytes;
+    int is_expert = o->layer != TRUNK_LAYER;
+    struct pager_counters *c = &p->box->count;
+    struct job_result res = jobs_result(&p->jobs, r, got);
+
+    count(&p->box->heartbeat, 1);
+    count(&c->reads, 1);
+    count(&c->bytes, got > 0 ? (uint64_t)got : 0);
+    count(&c->retries, got < 0 && res.again);
+    if (!f->direct && got > 0) /* the page cache keeps no weights */
+        posix_fadvise(f->fd, (off_t)off, (off_t)bytes, POSIX_FADV_DONTNEED);
+    if (res.report)
+        tell(p, o, f, &res); /* o: its slot is not used again before the answer below */
+    if (res.ended)
+        answer(p, &res, is_expert);
+    if (p->stopping && !p->jobs.out)
+        pthread_cond_signal(&p->quiet);
+    return res.again;
+}
