@@ -106,8 +106,11 @@ static int find_architecture(struct model *m, struct err *e)
 
     if (gguf_string(m->g, "general.architecture", &s) || s.n == 0 || s.n > 64 || strlen(s.s) != s.n)
         return gguf_why(m->g, "general.architecture", "the name of an architecture", e);
+    if (!gguf_n_tensors(m->g))
+        return err_set(e, -EINVAL,
+                       "%s: holds no tensors, a vocabulary only (a model file is needed)", m->path);
     m->arch = find_arch(s.s);
-    if (!m->arch && gguf_n_tensors(m->g) && !has_experts(m, s.s)) {
+    if (!m->arch && !has_experts(m, s.s)) {
         snprintf(want, sizeof want,
                  "a Mixture-of-Experts model: this is a dense one, which has no experts to spread; "
                  "run it with llama.cpp, or take a MoE model: %s",
@@ -119,9 +122,6 @@ static int find_architecture(struct model *m, struct err *e)
                  known_archs(known, sizeof known));
         return gguf_why(m->g, "general.architecture", want, e);
     }
-    if (!gguf_n_tensors(m->g))
-        return err_set(e, -EINVAL,
-                       "%s: holds no tensors, a vocabulary only (a model file is needed)", m->path);
     return 0;
 }
 

@@ -1,0 +1,523 @@
+/* conclave inspect: what is in a model file, for people and, with --json, for scripts. Reads the
+ * front part only, so it takes no longer for a large model than for a small one. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coordinator/json/json_write.h"
+#include "coordinator/model/model.h"
+#include "kernels/type/type.h"
+
+static const char help[] = "conclave inspect: print what is in a model file\n"
+                           "\n"
+                           "usage: conclave inspect [--json] MODEL\n"
+                           "\n"
+                           "  MODEL, -m, --model FILE   GGUF file; any part of a split model\n"
+                           "      --json                one JSON object in place of the table\n"
+                           "  -h, --help                this text\n"
+                           "\n"
+                           "Sizes are those of the weights in the file: KiB = 1024 bytes. Warnings "
+                           "go to standard error.\n";
+
+int cmd_inspect(int argc, char **argv);
+
+struct options {
+    const char *model;
+    int json;
+};
+
+/* --- options -----------------------------------------------------------------------------------
+ */
+
+static int usage_error(const char *text, const char *arg)
+{
+    fprintf(stderr, "conclave: inspect: %s%s; see conclave inspect --help\n", text, arg);
+    return 2;
+}
+
+static int take_model(struct options *o, const char *model, int *status)
+{
+    if (o->model) {
+        *status = usage_error("one model at a time, not also ", model);
+        return 1;
+    }
+    o->model = model;
+    return 0;
+}
+
+/* 0: go on; otherwise *status is the exit status. */
+static int parse(int argc, char **argv, struct options *o, int *status)
+{
+    static const struct option names[] = {
+        {"model", required_argument, NULL, 'm'},
+        {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
+        {0},
+    };
+    int c;
+
+    optind = 0; /* a command may be called after another scan of argv */
+    opterr = 0;
+    while ((c = getopt_long(argc, argv, ":m:h", names, NULL)) != -1) {
+        const char *arg = argv[optind - 1];
+
+        switch (c) {
+        case 'm':
+            if (take_model(o, optarg, status))
+                return 1;
+            break;
+        case 'j':
+            o->json = 1;
+            break;
+        case 'h':
+            fputs(help, stdout);
+            *status = fflush(stdout) ? 1 : 0;
+            return 1;
+        case ':':
+            *status = usage_error("a value is missing after ", arg);
+            return 1;
+        default:
+            *status = usage_error("options are -m, --json and --help, not ", arg);
+            return 1;
+        }
+    }
+    for (; optind < argc; optind++)
+        if (take_model(o, argv[optind], status))
+            return 1;
+    if (!o->model) {
+        *status = usage_error("MODEL is missing", "");
+        return 1;
+    }
+    return 0;
+}
+
+/* --- numbers and texts for people --------------------------------------------------------------
+ */
+
+enum { TEXT = 96, NAME = 256, PATH = 4 * 4096 + 8 };
+
+/* 7022496 as 7,022,496 */
+static const char *grouped(char out[TEXT], uint64_t v)
+{
+    char digits[24];
+    int n = snprintf(digits, sizeof digits, "%llu", (unsigned long long)v), o = 0;
+
+    for (int i = 0; i < n; i++) {
+        if (i && (n - i) % 3 == 0)
+            out[o++] = ',';
+        out[o++] = digits[i];
+    }
+    out[o] = 0;
+    return out;
+}
+
+/* 6.7 MiB */
+static const char *rounded(char out[TEXT], uint64_t bytes)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    double v = (double)bytes;
+    size_t u = 0;
+
+    while (v >= 1024 && u + 1 < sizeof units / sizeof *units) {
+        v /= 1024;
+        u++;
+    }
+    snprintf(out, TEXT,
+             u == 0 || v >= 100 ? "%.0f %s"
+             : v >= 10          ? "%.1f %s"
+                                : "%.2f %s",
+             v, units[u]);
+    return out;
+}
+
+/* 6.7 MiB (7,022,496 bytes) */
+static const char *both(char out[TEXT], uint64_t bytes)
+{
+    char a[TEXT], b[TEXT];
+
+    if (bytes < 1024)
+        return rounded(out, bytes);
+    snprintf(out, TEXT, "%.30s (%.40s bytes)", rounded(a, bytes), grouped(b, bytes));
+    return out;
+}
+
+/* The fewest digits that read back as the same float; whole numbers without an exponent. */
+static const char *shortest(char out[TEXT], float v)
+{
+    if (v > -1e9f && v < 1e9f && v == (float)(int32_t)v) {
+        snprintf(out, TEXT, "%.0f", (double)v);
+        return out;
+    }
+    for (int digits = 1; digits <= 9; digits++) {
+        snprintf(out, TEXT, "%.*g", digits, (double)v);
+        if (strtof(out, NULL) == v)
+            break;
+    }
+    return out;
+}
+
+static const char *shown(char out[NAME], const char *s)
+{
+    return gguf_show(out, NAME, s, strlen(s));
+}
+
+static const char *meta_text(const struct model *m, const char *key, char out[NAME])
+{
+    struct gguf_str s;
+
+    return gguf_string(m->g, key, &s) ? "" : gguf_show(out, NAME, s.s, s.n);
+}
+
+static const char *type_name(uint32_t type)
+{
+    return type_info(type)->name;
+}
+
+static uint64_t all_bytes(const struct model *m)
+{
+    uint64_t sum = 0;
+
+    for (int i = 0; i < MODEL_TYPES; i++)
+        sum += m->type_bytes[i];
+    return sum;
+}
+
+/* --- the table ---------------------------------------------------------------------------------
+ */
+
+static void row(const char *label)
+{
+    printf("%-18s", label);
+}
+
+static void print_sizes(const struct model *m)
+{
+    char a[TEXT], b[TEXT], t[NAME], pre[NAME];
+
+    row("architecture"), printf("%s\n", model_arch_name(m));
+    if (*m->name)
+        row("name"), printf("%s\n", shown(t, m->name));
+    row("layers"), printf("%u, width %s\n", m->n_layers, grouped(a, m->n_embd));
+    row("attention"), printf("%u query heads, %u key/value heads, %u values each\n", m->n_head,
+                             m->n_head_kv, m->head_dim);
+    row("rotation"), printf("%u values of a head, base %s\n", m->n_rot, shortest(a, m->rope_base));
+    row("vocabulary"),
+        printf("%s tokens, head %s\n", grouped(a, m->n_vocab),
+               m->output.w == m->token_embd ? "tied to the embedding" : "of its own");
+    if (*meta_text(m, "tokenizer.ggml.model", t)) {
+        meta_text(m, "tokenizer.ggml.pre", pre);
+        row("tokenizer"), printf("%s", t);
+        if (*meta_text(m, "tokenizer.ggml.pre", pre))
+            printf(", words split as %s", pre);
+        printf("\n");
+    }
+    row("context"), printf("%s tokens\n", grouped(a, m->n_ctx_train));
+    row("KV of a token"), printf("f16 %s, ", both(a, model_kv_bytes(m, 2)));
+    printf("f32 %s\n", both(b, model_kv_bytes(m, 4)));
+}
+
+static int same_expert(const struct model_layer *a, const struct model_layer *b)
+{
+    for (int k = 0; k < EXPERT_MATRICES; k++)
+        if (a->expert[k].type != b->expert[k].type)
+            return 0;
+    return 1;
+}
+
+static int first_of_its_types(const struct model *m, uint32_t il)
+{
+    for (uint32_t i = 0; i < il; i++)
+        if (same_expert(&m->layer[i], &m->layer[il]))
+            return 0;
+    return 1;
+}
+
+/* The layers whose experts are of layer il's types, as ranges: "layers 0-3, 7". */
+static void print_same_layers(const struct model *m, uint32_t il)
+{
+    const char *between = "";
+    uint32_t n = 0;
+
+    for (uint32_t i = il; i < m->n_layers; i++)
+        n += (uint32_t)same_expert(&m->layer[i], &m->layer[il]);
+    printf(n > 1 ? ", layers " : ", layer ");
+    for (uint32_t i = il, from; i < m->n_layers; i++) {
+        if (!same_expert(&m->layer[i], &m->layer[il]))
+            continue;
+        from = i;
+        while (i + 1 < m->n_layers && same_expert(&m->layer[i + 1], &m->layer[il]))
+            i++;
+        printf(i > from ? "%s%u-%u" : "%s%u", between, from, i);
+        between = ", ";
+    }
+    printf("\n");
+}
+
+static void print_experts(const struct model *m)
+{
+    uint64_t small, large;
+    char a[TEXT], b[TEXT];
+
+    model_expert_range(m, &small, &large);
+    row("experts"),
+        printf("%u a layer, %u used for a token; %s in all, width %s\n", m->n_experts, m->top_k,
+               grouped(a, (uint64_t)m->n_layers * m->n_experts), grouped(b, m->n_ff));
+    row("one expert");
+    if (small == large)
+        printf("%s\n", both(a, small));
+    else
+        printf("from %s to %s\n", both(a, small), both(b, large));
+    for (uint32_t il = 0; il < m->n_layers; il++) {
+        const struct model_layer *l = &m->layer[il];
+
+        if (!first_of_its_types(m, il))
+            continue;
+        row(""),
+            printf("%s: gate %s, up %s, down %s", rounded(a, l->expert_bytes),
+                   type_name(l->expert[EXPERT_GATE].type), type_name(l->expert[EXPERT_UP].type),
+                   type_name(l->expert[EXPERT_DOWN].type));
+        print_same_layers(m, il);
+    }
+}
+
+static void print_share(const char *label, uint64_t bytes, uint64_t all, const char *note)
+{
+    char a[TEXT], b[TEXT];
+
+    printf("  %-16s%10s %19s  %5.1f %%%s\n", label, rounded(a, bytes), grouped(b, bytes),
+           all ? 100.0 * (double)bytes / (double)all : 0.0, note);
+}
+
+static void print_bytes(const struct model *m)
+{
+    uint64_t all = all_bytes(m);
+    char note[TEXT];
+
+    printf("\nbytes by kind\n");
+    for (int k = 0; k < MODEL_KINDS; k++)
+        if (m->kind_bytes[k])
+            print_share(model_kind_name(k), m->kind_bytes[k], all, "");
+    if (m->unused_bytes)
+        print_share("not used", m->unused_bytes, all, "");
+    print_share("all", all, all, "");
+    printf("\nbytes by type\n");
+    for (uint32_t t = 0; t < MODEL_TYPES; t++) {
+        if (!m->type_tensors[t])
+            continue;
+        snprintf(note, sizeof note, "  %u tensor%s%s", m->type_tensors[t],
+                 m->type_tensors[t] == 1 ? "" : "s",
+                 type_info(t)->built ? "" : ", not supported yet");
+        print_share(type_name(t), m->type_bytes[t], all, note);
+    }
+}
+
+static void print_table(const struct model *m)
+{
+    size_t n = gguf_n_shards(m->g);
+    char a[TEXT], t[PATH];
+
+    print_sizes(m);
+    print_experts(m);
+    print_bytes(m);
+    if (n == 1)
+        printf("\nfile, GGUF %u\n", gguf_version(m->g));
+    else
+        printf("\n%zu files, GGUF %u\n", n, gguf_version(m->g));
+    for (size_t i = 0; i < n; i++) {
+        const char *path = gguf_shard_path(m->g, i);
+
+        printf("  %s: %s\n", gguf_show(t, sizeof t, path, strlen(path)),
+               both(a, gguf_shard_bytes(m->g, i)));
+    }
+}
+
+/* --- JSON --------------------------------------------------------------------------------------
+ */
+
+static void put_u64(struct json_out *o, const char *key, uint64_t v)
+{
+    json_key(o, key);
+    json_put_u64(o, v);
+}
+static void put_str(struct json_out *o, const char *key, const char *s)
+{
+    json_key(o, key);
+    json_put_str(o, s);
+}
+static void put_f32(struct json_out *o, const char *key, float v)
+{
+    char t[TEXT];
+
+    shortest(t, v);
+    json_key(o, key);
+    json_put_number(o, t, strlen(t));
+}
+static void put_bool(struct json_out *o, const char *key, int v)
+{
+    json_key(o, key);
+    json_put_bool(o, v);
+}
+static void open_object(struct json_out *o, const char *key)
+{
+    json_key(o, key);
+    json_open_object(o);
+}
+static void open_array(struct json_out *o, const char *key)
+{
+    json_key(o, key);
+    json_open_array(o);
+}
+
+static void json_sizes(struct json_out *o, const struct model *m)
+{
+    char t[NAME];
+    struct gguf_array a;
+
+    put_str(o, "architecture", model_arch_name(m));
+    put_str(o, "name", shown(t, m->name));
+    put_u64(o, "layers", m->n_layers);
+    put_u64(o, "embedding_length", m->n_embd);
+    put_u64(o, "vocabulary", m->n_vocab);
+    put_bool(o, "tied_head", m->output.w == m->token_embd);
+    put_u64(o, "context_length", m->n_ctx_train);
+    open_object(o, "attention");
+    put_u64(o, "heads", m->n_head);
+    put_u64(o, "kv_heads", m->n_head_kv);
+    put_u64(o, "head_length", m->head_dim);
+    put_u64(o, "rotated", m->n_rot);
+    put_f32(o, "rope_base", m->rope_base);
+    put_f32(o, "rms_epsilon", m->rms_eps);
+    json_close_object(o);
+    open_object(o, "kv_bytes_per_token");
+    put_u64(o, "f16", model_kv_bytes(m, 2));
+    put_u64(o, "f32", model_kv_bytes(m, 4));
+    json_close_object(o);
+    open_object(o, "tokenizer");
+    put_str(o, "model", meta_text(m, "tokenizer.ggml.model", t));
+    put_str(o, "pre", meta_text(m, "tokenizer.ggml.pre", t));
+    put_u64(o, "tokens", gguf_array(m->g, "tokenizer.ggml.tokens", &a) ? 0 : a.n);
+    json_close_object(o);
+}
+
+static void json_experts(struct json_out *o, const struct model *m)
+{
+    static const char *const matrix[EXPERT_MATRICES] = {"gate", "up", "down"};
+    uint64_t small, large;
+
+    model_expert_range(m, &small, &large);
+    open_object(o, "experts");
+    put_u64(o, "per_layer", m->n_experts);
+    put_u64(o, "used", m->top_k);
+    put_u64(o, "count", (uint64_t)m->n_layers * m->n_experts);
+    put_u64(o, "feed_forward_length", m->n_ff);
+    put_bool(o, "normalised", m->router_normalise);
+    put_u64(o, "smallest_bytes", small);
+    put_u64(o, "largest_bytes", large);
+    put_u64(o, "bytes", model_experts_bytes(m));
+    open_array(o, "by_layer");
+    for (uint32_t il = 0; il < m->n_layers; il++) {
+        json_open_object(o);
+        put_u64(o, "bytes", m->layer[il].expert_bytes);
+        for (int k = 0; k < EXPERT_MATRICES; k++)
+            put_str(o, matrix[k], type_name(m->layer[il].expert[k].type));
+        json_close_object(o);
+    }
+    json_close_array(o);
+    json_close_object(o);
+}
+
+static void json_bytes(struct json_out *o, const struct model *m)
+{
+    put_u64(o, "bytes", all_bytes(m));
+    put_u64(o, "trunk_bytes", m->trunk_bytes);
+    open_object(o, "bytes_by_kind");
+    for (int k = 0; k < MODEL_KINDS; k++)
+        put_u64(o, model_kind_name(k), m->kind_bytes[k]);
+    put_u64(o, "not used", m->unused_bytes);
+    json_close_object(o);
+    open_array(o, "by_type");
+    for (uint32_t t = 0; t < MODEL_TYPES; t++) {
+        if (!m->type_tensors[t])
+            continue;
+        json_open_object(o);
+        put_str(o, "type", type_name(t));
+        put_u64(o, "tensors", m->type_tensors[t]);
+        put_u64(o, "bytes", m->type_bytes[t]);
+        put_bool(o, "supported", type_info(t)->built);
+        json_close_object(o);
+    }
+    json_close_array(o);
+}
+
+static void json_files(struct json_out *o, const struct model *m)
+{
+    char t[PATH];
+
+    put_u64(o, "gguf_version", gguf_version(m->g));
+    open_array(o, "files");
+    for (size_t i = 0; i < gguf_n_shards(m->g); i++) {
+        const char *path = gguf_shard_path(m->g, i);
+
+        json_open_object(o);
+        put_str(o, "path", gguf_show(t, sizeof t, path, strlen(path)));
+        put_u64(o, "bytes", gguf_shard_bytes(m->g, i));
+        json_close_object(o);
+    }
+    json_close_array(o);
+}
+
+static int print_json(const struct model *m, struct err *e)
+{
+    struct json_out *o = json_out_new(1);
+    const char *text;
+    size_t n;
+    int rc;
+
+    if (!o)
+        return err_set(e, -ENOMEM, "no memory for the JSON text");
+    json_open_object(o);
+    json_sizes(o, m);
+    json_experts(o, m);
+    json_bytes(o, m);
+    json_files(o, m);
+    json_close_object(o);
+    rc = json_text(o, &text, &n, e);
+    if (!rc)
+        fwrite(text, 1, n, stdout);
+    json_out_free(o);
+    return rc;
+}
+
+/* -----------------------------------------------------------------------------------------------
+ */
+
+int cmd_inspect(int argc, char **argv)
+{
+    struct options o = {0};
+    struct model *m = NULL;
+    struct err e = {0};
+    int status;
+
+    if (parse(argc, argv, &o, &status))
+        return status;
+    if (model_open(o.model, MODEL_ANY_TYPE, &m, &e))
+        goto fail;
+    for (size_t i = 0; i < m->n_warnings; i++)
+        fprintf(stderr, "conclave: warning: %s\n", m->warning[i]);
+    if (!o.json)
+        print_table(m);
+    else if (print_json(m, &e))
+        goto fail;
+    if (fflush(stdout) || ferror(stdout)) {
+        err_set(&e, -EIO, "cannot write to standard output: %s", strerror(errno));
+        goto fail;
+    }
+    model_close(m);
+    return 0;
+fail:
+    fprintf(stderr, "conclave: %s\n", e.msg);
+    model_close(m);
+    return 1;
+}
