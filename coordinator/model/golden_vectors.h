@@ -68,9 +68,10 @@ static inline void bytes_add_base64(struct bytes *b, const struct json *j)
     for (size_t i = 0; j && i < j->n && j->text[i] != '='; i++) {
         const char *d = strchr(digits, j->text[i]);
 
-        CHECK(d && *d, "bad base64");
-        if (!d)
+        if (!d || !*d) {
+            CHECK(0, "bad base64: %s", j->text);
             return;
+        }
         v = v << 6 | (unsigned)(d - digits);
         bits += 6;
         if (bits >= 8) {
