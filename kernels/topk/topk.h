@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* idx[0 ... k-1] = the first k indices of the order of v[0 ... n-1]. k <= n. Allocates nothing; a
- * few passes over v for any k, one for k <= 64. */
+ * few passes over v for any k, one for k <= 128. */
 void order_topk(const float *v, uint32_t n, uint32_t k, uint32_t *idx);
 
 /* One token's routing from its n logits: probs (n floats, may be logits) = softmax over all (rule
