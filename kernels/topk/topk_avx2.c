@@ -1,4 +1,5 @@
-/* Few places among many values: eight values at a time against the worst of the list. */
+/* Few places among many values: eight values at a time against the worst of the list. A row that
+ * keeps improving the list (an ascending one) is left to selection by digits. */
 #include "kernels/topk/topk.h"
 #include "kernels/topk/topk_list.h"
 
@@ -17,7 +18,7 @@ static inline __m256i key8(__m256 v)
 
 void order_topk_avx2(const float *v, uint32_t n, uint32_t k, uint32_t *idx)
 {
-    uint32_t i = k;
+    uint32_t i = k, inserts_left = 16 * k; /* a random order of 10^6 values needs 11 k */
     int32_t worst;
 
     if (!k)
@@ -33,6 +34,10 @@ void order_topk_avx2(const float *v, uint32_t n, uint32_t k, uint32_t *idx)
 
             if (order_key(v[at]) <= worst)
                 continue; /* the list has become better since */
+            if (!inserts_left--) {
+                order_topk_many(v, n, k, idx);
+                return;
+            }
             list_insert(v, at, idx, k - 1);
             worst = order_key(v[idx[k - 1]]);
         }
