@@ -274,7 +274,7 @@ static int make_segments(struct engine *en, struct err *e)
     int rc;
 
     if ((rc = seg_create(SEG_BOARD, 0, sizeof(struct board), -1, &en->board, e)) ||
-        (rc = seg_create(SEG_BELLS, 0, (PAGER_SLOT + 1) * sizeof(struct bell), -1, &en->bells, e)) ||
+        (rc = seg_create(SEG_BELLS, 0, MAX_PROCS * sizeof(struct bell), -1, &en->bells, e)) ||
         (rc = seg_create(SEG_CALLS, 0, calls_bytes(g), -1, &en->calls, e)) ||
         (rc = seg_create(SEG_AMENDS, 0, amends_bytes(g), -1, &en->amends, e)) ||
         (rc = seg_create(SEG_ORDERS, 0, orders_bytes(g), -1, &en->orders, e)) ||
@@ -316,7 +316,7 @@ static int send_files(struct engine *en, struct worker *w, struct err *e)
         rc = ctl_send(w->ctl, &m, fd);
         close(fd);
         if (rc)
-            return err_set(e, rc, "%s: %s", w->name, strerror(-rc));
+            return spawn_wait_ready(w, e); /* it has gone: its last words */
     }
     return 0;
 }
@@ -336,7 +336,7 @@ static int start_pager(struct engine *en, struct err *e)
         return rc;
     en->n_workers = 1;
     rc = send_files(en, w, e);
-    return rc ? rc : ctl_sendf(w->ctl, CTL_START, 0, "start") ? err_set(e, -EPIPE, "%s: gone", w->name) : 0;
+    return rc ? rc : ctl_sendf(w->ctl, CTL_START, 0, "start") ? spawn_wait_ready(w, e) : 0;
 }
 
 static int start_node(struct engine *en, uint32_t k, struct err *e)
@@ -363,7 +363,7 @@ static int start_node(struct engine *en, uint32_t k, struct err *e)
     for (uint32_t i = 0; i < threads; i++)
         at += (size_t)snprintf(cpus + at, sizeof cpus - at, "%s%d", i ? "," : "", cpu[i]);
     rc = ctl_sendf(w->ctl, CTL_START, 0, "threads=%u cpus=%s shared=1", threads, cpus);
-    return rc ? err_set(e, rc, "%s: gone", w->name) : 0;
+    return rc ? spawn_wait_ready(w, e) : 0;
 }
 
 static int start_workers(struct engine *en, struct err *e)

@@ -101,14 +101,14 @@ int ctl_recv(int fd, struct ctl_msg *m, int *got_fd, int ms)
                        .msg_control = control.room,
                        .msg_controllen = sizeof control.room};
     ssize_t n;
-    int rc = wait_readable(fd, ms);
+    int resets = 0, rc = wait_readable(fd, ms);
 
     *got_fd = -1;
     if (rc <= 0)
         return rc;
-    do
+    do /* a peer that ended with unread messages: the reset is told once, before its last words */
         n = recvmsg(fd, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    while (n < 0 && errno == EINTR);
+    while (n < 0 && (errno == EINTR || (errno == ECONNRESET && !resets++)));
     if (n < 0)
         return errno == EAGAIN ? 0 : errno == ECONNRESET ? -EPIPE : -errno;
     if (n == 0)
