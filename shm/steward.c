@@ -30,6 +30,7 @@ struct steward {
     size_t max_former;
     struct open_call open[CALLS_IN_FLIGHT];
     struct worker worker[MAX_PROCS];
+    uint32_t n_workers; /* numbers above were never used */
     struct steward_counters count;
 };
 
@@ -91,6 +92,8 @@ void steward_worker(struct steward *s, uint32_t outbox, struct outbox *box, enum
 {
     assert(outbox < MAX_PROCS && outbox != OWNER_DISK);
     s->worker[outbox] = (struct worker){box, state};
+    if (outbox >= s->n_workers)
+        s->n_workers = outbox + 1;
 }
 
 uint64_t steward_cursor(const struct steward *s)
@@ -490,6 +493,14 @@ int steward_place_named(struct steward *s, uint32_t place, uint64_t now, struct 
         if (s->open[i].n && call_names_place(s, &s->open[i], place))
             return 1;
     return 0;
+}
+
+void steward_ring_workers(struct steward *s)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    for (uint32_t w = 0; w < s->n_workers; w++)
+        if (s->worker[w].state == WORKER_LIVE)
+            bell_ring_fenced(&s->c.bells[w], &s->worker[w].box->asleep);
 }
 
 int steward_outbox_named(const struct steward *s, uint32_t outbox)

@@ -15,7 +15,8 @@
  *         wait: rounds, then bell_sleep(..., steward_look, s, ...)
  *     }
  *
- * Leaving a place (rules 10, 13, 18): clear the entry; mark the header on every node; then wait until
+ * Leaving a place (rules 10, 13, 18, 19): clear the entry; mark the header on every node;
+ * steward_ring_workers, for a node that sleeps on a stage stamp must look at the header; then wait until
  * steward_place_named(s, place) is 0 (it makes the fence); only then overwrite. */
 #pragma once
 #include "shm/amends.h"
@@ -99,6 +100,8 @@ int steward_wants_place(const struct steward *s, uint64_t call, uint32_t item);
 /* Is the place named by an unstamped giving of an open call, former owners' included? Makes a seq_cst
  * fence and takes up new calls first (as steward_follow). Negative: as steward_follow. */
 int steward_place_named(struct steward *s, uint32_t place, uint64_t now, struct err *e);
+/* Wakes every live worker that sleeps. */
+void steward_ring_workers(struct steward *s);
 /* Does an open call or one of its amendments name the outbox? Then it must stay mapped. */
 int steward_outbox_named(const struct steward *s, uint32_t outbox);
 
