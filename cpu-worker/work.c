@@ -1,0 +1,391 @@
+/* Turns a pass into kernel calls. The leader lays out the jobs; the threads cut them by cost; two
+ * meetings at most (before the intermediate is read, and after it was prepared by all together, where
+ * items have many tokens). For a token's decode there is one. */
+#include "cpu-worker/work.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void *array(size_t bytes) /* NULL: no memory */
+{
+    return aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Which operand forms the layers want, and how large they are. */
+static void measure(struct work *w)
+{
+    const struct maps *m = w->m;
+
+    for (uint32_t i = 0; i < m->g.n_layers; i++) {
+        const struct layer *l = &m->layer[i];
+        if (!l->n_experts)
+            continue;
+        for (int j = 0; j < N_MATS; j++) {
+            size_t *stride = j == MAT_DOWN ? w->mid_stride : w->x_stride;
+            enum act_form f = l->m[j].act;
+            stride[f] = larger(stride[f], act_stride(f, l->m[j].cols));
+        }
+    }
+}
+
+int work_init(struct work *w, const struct maps *m, int n_threads, struct err *e)
+{
+    const struct geometry *g = &m->g;
+    size_t pairs = (size_t)g->max_pairs * g->n_nodes, mid = 0;
+    int ok;
+
+    memset(w, 0, sizeof *w);
+    w->m = m;
+    w->n_threads = n_threads;
+    w->chunk = larger(larger(CHUNK_FLOATS, g->n_ff), (size_t)ROW_UNIT * g->max_tokens);
+    measure(w);
+    for (int f = 0; f < N_FORMS; f++)
+        mid = larger(mid, w->mid_stride[f]);
+    w->scratch = calloc((size_t)n_threads, sizeof *w->scratch);
+    w->token = array(pairs * sizeof *w->token);
+    w->mid = array(pairs * mid);
+    w->job = calloc((size_t)g->max_items * g->n_nodes, sizeof *w->job);
+    ok = w->scratch && w->token && w->mid && w->job;
+    for (int i = 0; ok && i < n_threads; i++) {
+        struct scratch *s = &w->scratch[i];
+        s->tmp = array(2 * w->chunk * sizeof(float));
+        s->out = array(w->chunk * sizeof(float));
+        s->row = array(g->n_ff * sizeof(float));
+        s->mid = array(FEW_PAIRS * mid);
+        ok = s->tmp && s->out && s->row && s->mid;
+    }
+    for (int half = 0; half < (int)CALLS_IN_FLIGHT; half++)
+        for (int f = 0; ok && f < N_FORMS; f++)
+            if (w->x_stride[f])
+                ok = (w->x[half][f] = array(g->max_tokens * w->x_stride[f])) != NULL;
+    return ok ? 0 : err_set(e, -ENOMEM, "no memory for the work arrays of %d threads", n_threads);
+}
+
+void work_drop(struct work *w)
+{
+    for (int i = 0; w->scratch && i < w->n_threads; i++) {
+        free(w->scratch[i].tmp);
+        free(w->scratch[i].out);
+        free(w->scratch[i].row);
+        free(w->scratch[i].mid);
+    }
+    for (int half = 0; half < (int)CALLS_IN_FLIGHT; half++)
+        for (int f = 0; f < N_FORMS; f++)
+            free(w->x[half][f]);
+    free(w->scratch);
+    free(w->token);
+    free(w->mid);
+    free(w->job);
+    memset(w, 0, sizeof *w);
+}
+
+static void warm(void *arg, int thread, int n_threads)
+{
+    struct work *w = arg;
+    struct scratch *s = &w->scratch[thread];
+
+    (void)n_threads;
+    memset(s->tmp, 0, 2 * w->chunk * sizeof(float));
+    memset(s->out, 0, w->chunk * sizeof(float));
+    memset(s->row, 0, w->m->g.n_ff * sizeof(float));
+}
+void work_warm(struct work *w, struct team *t)
+{
+    team_do(t, warm, w);
+}
+
+/* ---- the leader lays out ---- */
+
+static void lay_out_part(struct work *w, struct job *j, const struct pass_item *it, int mat)
+{
+    const struct maps *m = w->m;
+    const struct layer *l = w->layer;
+    uint32_t expert = w->pass->call->items[it->item].expert;
+    float scale = 1;
+
+    if (l->has_scale)
+        scale = table_scale(m->tables, &m->g, w->pass->call->head.layer, expert)[mat];
+    j->part[mat] = (struct expert_part){.type = l->m[mat].type,
+                                        .w = maps_rows(m, l, it->share, it->place, expert, mat),
+                                        .row_bytes = l->m[mat].row_bytes,
+                                        .scale = scale};
+}
+
+/* A row costs its bytes once and its multiplications once a pair. */
+static void lay_out_stage(struct work *w, struct job *j, int stage, uint32_t rows, uint64_t row_bytes)
+{
+    j->units[stage] = (rows + ROW_UNIT - 1) / ROW_UNIT;
+    j->unit_cost[stage] = ROW_UNIT * row_bytes * (1 + j->n_pairs);
+    j->before[stage] = w->cost[stage];
+    w->cost[stage] += j->units[stage] * j->unit_cost[stage];
+}
+
+static void lay_out(struct work *w)
+{
+    const struct maps *m = w->m;
+    const struct call *c = w->pass->call;
+    const struct layer *l = w->layer;
+    uint32_t most = 0;
+
+    w->cost[0] = w->cost[1] = 0;
+    w->n_pairs = 0;
+    for (uint32_t i = 0; i < w->pass->n; i++) {
+        const struct pass_item *it = &w->pass->item[i];
+        const struct call_item *item = &c->items[it->item];
+        struct job *j = &w->job[i];
+        uint32_t *token = w->token + w->n_pairs;
+        for (int mat = 0; mat < N_MATS; mat++)
+            lay_out_part(w, j, it, mat);
+        j->gate = &l->m[MAT_GATE].cut[it->share];
+        j->down = &l->m[MAT_DOWN].cut[it->share];
+        j->pair = c->pairs + item->pair0;
+        j->token = token;
+        j->n_pairs = item->n_pairs;
+        j->pair0 = w->n_pairs;
+        for (uint32_t p = 0; p < j->n_pairs; p++)
+            token[p] = j->pair[p].token;
+        w->n_pairs += j->n_pairs;
+        if (j->n_pairs > most)
+            most = j->n_pairs;
+        lay_out_stage(w, j, 0, j->gate->n_rows, l->m[MAT_GATE].row_bytes + l->m[MAT_UP].row_bytes);
+        lay_out_stage(w, j, 1, j->down->n_rows, l->m[MAT_DOWN].row_bytes);
+        if (w->pass->stage_one) /* one node: the whole intermediate is ours */
+            j->inter[0] = outbox_inter(&m->g, m->out, c->head.seq);
+        else
+            memcpy(j->inter, it->inter, sizeof j->inter);
+    }
+    w->split_mid = most > FEW_PAIRS;
+}
+
+/* ---- what the threads do ---- */
+
+static void beat(const struct work *w, int thread)
+{
+    if (!thread)
+        counter_add(&w->m->out->heartbeat, 1);
+}
+
+static size_t row_index(const struct work *w, const struct call_pair *p)
+{
+    return (size_t)p->token * w->pass->call->head.top_k + p->rank;
+}
+
+/* The activations of tokens t0 .. t1-1 in every form the layer's gate and up want. */
+static void prepare_x(struct work *w, uint32_t t0, uint32_t t1)
+{
+    const struct call_head *h = &w->pass->call->head;
+    const struct layer *l = w->layer;
+    const float *x = (const float *)(w->m->acts + h->acts);
+    enum act_form a = l->m[MAT_GATE].act, b = l->m[MAT_UP].act;
+    uint8_t **to = w->x[h->seq % CALLS_IN_FLIGHT];
+
+    for (uint32_t t = t0; t < t1; t++) {
+        act_prepare(a, x + (size_t)t * l->n_embd, l->n_embd, to[a] + t * act_stride(a, l->n_embd));
+        if (b != a)
+            act_prepare(b, x + (size_t)t * l->n_embd, l->n_embd,
+                        to[b] + t * act_stride(b, l->n_embd));
+    }
+}
+
+/* The intermediate of pair i of job j, gathered from whoever made its columns, as down's operand. */
+static void prepare_mid(const struct work *w, const struct job *j, uint32_t i, float *row, uint8_t *to)
+{
+    const struct mat *gate = &w->layer->m[MAT_GATE];
+    uint32_t n_nodes = w->m->g.n_nodes;
+    size_t at = row_index(w, &j->pair[i]) * w->m->g.n_ff;
+    const float *from = row;
+
+    if (n_nodes == 1)
+        from = j->inter[0] + at;
+    for (uint32_t k = 0; n_nodes > 1 && k < n_nodes; k++)
+        memcpy(row + gate->cut[k].r0, j->inter[k] + at + gate->cut[k].r0,
+               gate->cut[k].n_rows * sizeof(float));
+    act_prepare(w->layer->m[MAT_DOWN].act, from, w->layer->n_ff, to);
+}
+
+/* Rows of one kernel call, so that its results fit into a chunk. */
+static uint32_t chunk_rows(const struct work *w, const struct job *j)
+{
+    return (uint32_t)(w->chunk / j->n_pairs) & ~(ROW_UNIT - 1);
+}
+
+/* Results (n_pairs, rows) to where the pairs' rows lie, `stride` floats apart. */
+static void scatter(const struct work *w, const struct job *j, const float *from, uint32_t rows,
+                    float *to, size_t stride)
+{
+    for (uint32_t i = 0; i < j->n_pairs; i++)
+        memcpy(to + row_index(w, &j->pair[i]) * stride, from + (size_t)i * rows, rows * sizeof(float));
+}
+
+/* Rows r0 .. r1-1 (of the share) of gate and up. */
+static void gate_up(struct work *w, int thread, const struct job *j, uint32_t r0, uint32_t r1)
+{
+    const struct maps *m = w->m;
+    const struct layer *l = w->layer;
+    const struct call_head *h = &w->pass->call->head;
+    struct scratch *s = &w->scratch[thread];
+    enum act_form a = l->m[MAT_GATE].act, b = l->m[MAT_UP].act;
+    uint8_t **x = w->x[h->seq % CALLS_IN_FLIGHT];
+    float *inter = outbox_inter(&m->g, m->out, h->seq) + j->gate->r0;
+    int direct = j->n_pairs == 1;
+
+    for (uint32_t n, r = r0; r < r1; r += n) {
+        float *out = s->out;
+        n = chunk_rows(w, j);
+        n = n < r1 - r ? n : r1 - r;
+        if (direct)
+            out = inter + row_index(w, j->pair) * m->g.n_ff + r;
+        expert_gate_up(&j->part[MAT_GATE], &j->part[MAT_UP], l->n_embd, r, r + n, x[a],
+                       act_stride(a, l->n_embd), x[b], act_stride(b, l->n_embd), j->token, j->n_pairs,
+                       l->limit, s->tmp, out, n);
+        if (!direct)
+            scatter(w, j, out, n, inter + r, m->g.n_ff);
+        beat(w, thread);
+    }
+}
+
+/* Rows r0 .. r1-1 (of the share) of down. */
+static void down(struct work *w, int thread, const struct job *j, uint32_t r0, uint32_t r1)
+{
+    const struct maps *m = w->m;
+    const struct layer *l = w->layer;
+    struct scratch *s = &w->scratch[thread];
+    size_t stride = act_stride(l->m[MAT_DOWN].act, l->n_ff);
+    const uint8_t *mid = w->mid + j->pair0 * stride;
+    float *rows = outbox_rows(&m->g, m->out, w->pass->call->head.seq) + j->down->r0;
+    int direct = j->n_pairs == 1;
+
+    if (!w->split_mid && j->n_pairs <= FEW_PAIRS) {
+        for (uint32_t i = 0; i < j->n_pairs; i++)
+            prepare_mid(w, j, i, s->row, s->mid + i * stride);
+        mid = s->mid;
+    }
+    for (uint32_t n, r = r0; r < r1; r += n) {
+        float *out = s->out;
+        n = chunk_rows(w, j);
+        n = n < r1 - r ? n : r1 - r;
+        if (direct)
+            out = rows + row_index(w, j->pair) * m->g.n_embd + r;
+        expert_down(&j->part[MAT_DOWN], l->n_ff, r, r + n, mid, stride, j->n_pairs, out, n);
+        if (!direct)
+            scatter(w, j, out, n, rows + r, m->g.n_embd);
+        beat(w, thread);
+    }
+}
+
+/* The first unit of the job that begins at that cost or after. Both neighbours of a cut compute the
+ * same number, so every unit has exactly one thread. */
+static uint32_t unit_at(const struct job *j, int stage, uint64_t cost)
+{
+    uint64_t u;
+
+    if (cost <= j->before[stage])
+        return 0;
+    u = (cost - j->before[stage] + j->unit_cost[stage] - 1) / j->unit_cost[stage];
+    return u < j->units[stage] ? (uint32_t)u : j->units[stage];
+}
+
+static void stage_rows(struct work *w, int stage, int thread, int n_threads)
+{
+    uint64_t from = w->cost[stage] * (uint64_t)thread / (uint64_t)n_threads;
+    uint64_t to = w->cost[stage] * (uint64_t)(thread + 1) / (uint64_t)n_threads;
+
+    for (uint32_t i = 0; i < w->pass->n; i++) {
+        const struct job *j = &w->job[i];
+        uint32_t rows = stage ? j->down->n_rows : j->gate->n_rows, r0, r1;
+        if (!j->units[stage] || j->before[stage] >= to ||
+            j->before[stage] + j->units[stage] * j->unit_cost[stage] <= from)
+            continue;
+        r0 = unit_at(j, stage, from) * ROW_UNIT;
+        r1 = unit_at(j, stage, to) * ROW_UNIT;
+        r1 = r1 < rows ? r1 : rows;
+        if (r0 >= r1)
+            continue;
+        if (stage)
+            down(w, thread, j, r0, r1);
+        else
+            gate_up(w, thread, j, r0, r1);
+    }
+}
+
+/* An even part of all jobs' intermediates into w->mid. */
+static void split_mid(struct work *w, int thread, int n_threads)
+{
+    uint32_t from = (uint32_t)((uint64_t)w->n_pairs * (uint32_t)thread / (uint32_t)n_threads);
+    uint32_t to = (uint32_t)((uint64_t)w->n_pairs * ((uint32_t)thread + 1) / (uint32_t)n_threads);
+    size_t stride = act_stride(w->layer->m[MAT_DOWN].act, w->layer->n_ff);
+
+    for (uint32_t i = 0; i < w->pass->n; i++) {
+        const struct job *j = &w->job[i];
+        uint32_t p = from > j->pair0 ? from - j->pair0 : 0;
+        for (; p < j->n_pairs && j->pair0 + p < to; p++)
+            prepare_mid(w, j, p, w->scratch[thread].row, w->mid + (j->pair0 + p) * stride);
+    }
+}
+
+static void pass_part(void *arg, int thread, int n_threads)
+{
+    struct work *w = arg;
+    uint32_t n_tokens = w->pass->call->head.n_tokens;
+
+    if (w->split_x) {
+        prepare_x(w, (uint32_t)((uint64_t)n_tokens * (uint32_t)thread / (uint32_t)n_threads),
+                  (uint32_t)((uint64_t)n_tokens * ((uint32_t)thread + 1) / (uint32_t)n_threads));
+        team_meet(w->team);
+    }
+    if (w->pass->stage_one)
+        stage_rows(w, 0, thread, n_threads);
+    if (!w->pass->stage_two)
+        return;
+    if (w->pass->stage_one)
+        team_meet(w->team);
+    if (w->split_mid) {
+        split_mid(w, thread, n_threads);
+        team_meet(w->team);
+    }
+    stage_rows(w, 1, thread, n_threads);
+}
+
+static void count_pass(const struct work *w)
+{
+    struct outbox_counters *count = &w->m->out->count;
+    const struct layer *l = w->layer;
+    uint64_t rows = 0, bytes = 0;
+
+    for (uint32_t i = 0; i < w->pass->n; i++) {
+        const struct job *j = &w->job[i];
+        if (w->pass->stage_one)
+            bytes += j->gate->n_rows * (l->m[MAT_GATE].row_bytes + l->m[MAT_UP].row_bytes);
+        if (!w->pass->stage_two)
+            continue;
+        bytes += j->down->n_rows * l->m[MAT_DOWN].row_bytes;
+        rows += (uint64_t)j->down->n_rows * j->n_pairs;
+    }
+    counter_add(&count->weight_bytes, bytes);
+    counter_add(&count->rows, rows);
+}
+
+void work_pass(struct work *w, struct team *t, const struct pass *p)
+{
+    const struct call_head *h = &p->call->head;
+    uint64_t *x_call = &w->x_call[h->seq % CALLS_IN_FLIGHT];
+
+    w->team = t;
+    w->pass = p;
+    w->layer = &w->m->layer[h->layer];
+    w->split_x = 0;
+    if (p->stage_one && *x_call != h->seq) {
+        w->split_x = w->n_threads > 1 && h->n_tokens >= FEW_TOKENS;
+        if (!w->split_x)
+            prepare_x(w, 0, h->n_tokens);
+        *x_call = h->seq;
+    }
+    lay_out(w);
+    team_do(t, pass_part, w);
+    count_pass(w);
+}
