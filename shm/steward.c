@@ -300,24 +300,39 @@ static struct need need_of(const struct open_call *o, const struct share *h, enu
                          .since = h->since};
 }
 
+static enum need_why why_of(const struct steward *s, const struct share *h, int waits, uint64_t now,
+                            uint64_t deadline_ns)
+{
+    if (h->kind == STAMP_DECLINED && waits)
+        return NEED_AGAIN;
+    if (!unanswered(h))
+        return NEED_NOTHING;
+    if (s->worker[h->now.outbox].state != WORKER_LIVE)
+        return NEED_OWNER;
+    if (deadline_ns && now > h->since && now - h->since > deadline_ns)
+        return NEED_LATE;
+    return NEED_NOTHING;
+}
+
 static size_t needs_of_item(const struct steward *s, const struct open_call *o, uint32_t item,
                             uint64_t now, uint64_t deadline_ns, struct need *out)
 {
     const struct share *h = wants_place(s, o, item);
     size_t n = 0;
+    int waits = 0; /* some share is unstamped */
 
     if (h) {
         out[n++] = need_of(o, h, NEED_PLACE);
         return n;
     }
+    for (uint32_t k = 0; k < s->g->n_nodes; k++)
+        waits |= unanswered(share_of(s, o, item, k));
     for (uint32_t k = 0; k < s->g->n_nodes; k++) {
+        enum need_why why;
         h = share_of(s, o, item, k);
-        if (!unanswered(h))
-            continue;
-        if (s->worker[h->now.outbox].state != WORKER_LIVE)
-            out[n++] = need_of(o, h, NEED_OWNER);
-        else if (deadline_ns && now > h->since && now - h->since > deadline_ns)
-            out[n++] = need_of(o, h, NEED_LATE);
+        why = why_of(s, h, waits, now, deadline_ns);
+        if (why)
+            out[n++] = need_of(o, h, why);
     }
     return n;
 }

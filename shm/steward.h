@@ -12,6 +12,7 @@
  *                                    steward_grant(s, need.call, need.item, place, epoch, owner)
  *                        NEED_OWNER  steward_give(s, need.call, need.item, need.share, some live outbox,
  *                        NEED_LATE                need.was.place, need.was.epoch)
+ *                        NEED_AGAIN the same, if the place's header is still need.was.epoch
  *         wait: rounds, then bell_sleep(..., steward_look, s, ...)
  *     }
  *
@@ -64,10 +65,14 @@ struct giving {
     uint32_t item;
 };
 enum need_why {
-    NEED_PLACE = 1, /* no share of the item is unstamped, and one has no giving or was DECLINED: the
+    NEED_NOTHING = 0,
+    NEED_PLACE,     /* no share of the item is unstamped, and one has no giving or was DECLINED: the
                      * whole item wants a place (rule 18); share is the first that does */
     NEED_OWNER,     /* the share's owner is dead and has not stamped (rules 5, 12) */
     NEED_LATE,      /* the share's owner lives and is older than the deadline */
+    NEED_AGAIN,     /* the share was DECLINED, another share of the item is unstamped and may wait for its
+                     * stage stamp. Give it again in was.place if that place's header is still was.epoch
+                     * (rule 20); else do nothing: the other share's owner finds the same and declines. */
 };
 struct need {
     enum need_why why;
