@@ -1,0 +1,100 @@
+"""What the Python tests share: counting checks, running the programs, reading golden data.
+
+A test is a program: first argument the build folder, last line "N passed, N failed, N skipped", working
+directory the repository's root.
+"""
+import array
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+GOLDEN = "tests/golden"
+DEMO = "tests/demo"
+
+
+class Checks:
+    def __init__(self):
+        self.passed = self.failed = self.skipped = 0
+
+    def __call__(self, ok, text):
+        if ok:
+            self.passed += 1
+        else:
+            self.failed += 1
+            print("FAILED: " + text, flush=True)
+        return ok
+
+    def skip(self, text):
+        if os.environ.get("CI") == "true":
+            return self(False, "must not be skipped in CI: " + text)
+        self.skipped += 1
+        print("skipped: " + text, flush=True)
+
+    def end(self):
+        print("%d passed, %d failed, %d skipped" % (self.passed, self.failed, self.skipped))
+        sys.exit(self.failed != 0)
+
+
+def build_folder():
+    return sys.argv[1] if len(sys.argv) > 1 else "build"
+
+
+def conclave(*args, timeout=300, **more):
+    """Runs build/bin/conclave; the finished process, output as bytes."""
+    command = [os.path.join(build_folder(), "bin", "conclave")] + [str(a) for a in args]
+    return subprocess.run(command, capture_output=True, timeout=timeout, stdin=subprocess.DEVNULL, **more)
+
+
+class Eval:
+    """One `conclave eval`: logits' bytes, statistics, the process."""
+
+    def __init__(self, model, tokens, *args, want_stats=True, timeout=300):
+        with tempfile.TemporaryDirectory() as d:
+            out, stats = os.path.join(d, "logits"), os.path.join(d, "stats")
+            more = ["--stats", stats] if want_stats else []
+            self.p = conclave("eval", "-m", model, "--tokens", ",".join(map(str, tokens)), "--logits", out,
+                              *more, *args, timeout=timeout)
+            self.logits = open(out, "rb").read() if os.path.exists(out) else b""
+            self.stats = json.load(open(stats)) if os.path.exists(stats) else {}
+        self.ok = self.p.returncode == 0
+
+    def hash(self):
+        return hashlib.sha256(self.logits).hexdigest()[:16]
+
+    def error(self):
+        return self.p.stderr.decode(errors="replace").strip()[-400:]
+
+
+def floats(data):
+    a = array.array("f")
+    a.frombytes(data)
+    return a
+
+
+def read_floats(path):
+    with open(path, "rb") as f:
+        return floats(f.read())
+
+
+def cases(names):
+    """(name, model file, case folder, prompt) of golden models."""
+    for name in names:
+        folder = os.path.join(GOLDEN, name)
+        with open(os.path.join(folder, "case.json")) as f:
+            for prompt in json.load(f)["prompts"]:
+                yield name, os.path.join(folder, "model.gguf"), folder, prompt
+
+
+def whole_model_hashes():
+    """The table "Whole models" of ARITHMETIC.md: (case, prompt) -> {"f32": ..., "f16": ...}."""
+    table = {}
+    with open("kernels/ARITHMETIC.md") as f:
+        for line in f:
+            cells = [c.strip() for c in line.strip().strip("|").split("|")]
+            if len(cells) >= 5 and re.match(r"(tiny|models|demo)/", cells[0]):
+                table[cells[0], cells[1]] = {"f32": cells[3], "f16": cells[4]}
+    return table

@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Bytes of the logits for every combination of nodes, threads, --ram and batch, for every golden model
+and the demo model: one value each. The slabs stay inside --ram, experts are read more than once where
+they do not fit, and every node computes rows."""
+import json
+import sys
+
+sys.path.insert(0, "tests/lib")
+from conclave import DEMO, Checks, Eval, cases  # noqa: E402
+
+NAMES = ["tiny/olmoe", "tiny/qwen3moe", "models/olmoe-q8_0", "models/qwen3moe-q4_k_m", "models/qwen3moe-iq"]
+
+
+def prompts():
+    for name, model, _, prompt in cases(NAMES):
+        if prompt["name"] != "short":  # the long one runs the same code on more tokens
+            yield name, model, prompt["tokens"]
+    with open(DEMO + "/ref/story-moe.json") as f:
+        case = json.load(f)
+    yield "story-moe", DEMO + "/story-moe-q4_k_m.gguf", case["prompts"][-1]["tokens"]
+
+
+check = Checks()
+for name, model, tokens in prompts():
+    base = Eval(model, tokens, "--nodes", 1, "-t", 1, "--batch", 1)
+    if not check(base.ok, "%s: %s" % (name, base.error())):
+        continue
+    for nodes in (1, 2, 3):
+        probe = Eval(model, tokens[:1], "--nodes", nodes)
+        if not check(probe.ok, "%s --nodes %d: %s" % (name, nodes, probe.error())):
+            continue
+        whole, one = probe.stats["slab_bytes_all"], probe.stats["slab_bytes_one"]
+        experts = probe.stats["experts"]
+        for ram in (whole, max(whole // 2, one), max(whole // 10, one), one):
+            for threads in (1, 2):
+                for batch in (1, len(tokens)):
+                    args = ("--nodes", nodes, "-t", threads, "--ram", ram, "--batch", batch)
+                    what = "%s %s" % (name, " ".join(map(str, args)))
+                    r = Eval(model, tokens, *args)
+                    if not check(r.ok, "%s: %s" % (what, r.error())):
+                        continue
+                    check(r.logits == base.logits, "%s: other bytes" % what)
+                    s = r.stats
+                    check(s["slab_bytes"] <= ram, "%s: %d bytes of slabs" % (what, s["slab_bytes"]))
+                    check(s["net_finds"] == 0, "%s: %d wake-ups lost" % (what, s["net_finds"]))
+                    workers = [w for w in s["workers"] if w["name"].startswith("cpu worker")]
+                    check(len(workers) == nodes and all(w["rows"] > 0 for w in workers),
+                          "%s: a node without rows: %s" % (what, workers))
+                    if ram == whole:
+                        check(s["expert_reads"] == experts, "%s: %d reads of %d experts" %
+                              (what, s["expert_reads"], experts))
+                    elif ram <= whole // 2 and batch == 1 and len(tokens) >= 20:
+                        check(s["expert_reads"] > experts / 2 and s["disk_items"] > s["n_slabs"],
+                              "%s: only %d reads" % (what, s["expert_reads"]))
+check.end()
