@@ -1,0 +1,293 @@
+/* conclave eval: the logits of given tokens, for comparing engines bit by bit. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/common.h"
+#include "coordinator/cli/output.h"
+#include "coordinator/sample/sample.h"
+#include "coordinator/trunk/dump.h"
+
+struct eval_flags {
+    const char *tokens, *logits, *dump;
+    uint32_t n_ctx, greedy;
+};
+
+#define AT(x) offsetof(struct eval_flags, x)
+static const struct flag eval_table[] = {
+    {.name = "tokens",
+     .arg = "LIST",
+     .group = "what",
+     .kind = FLAG_STRING,
+     .at = AT(tokens),
+     .required = 1,
+     .help = "token ids, separated by commas or spaces; nothing is added"},
+    {.name = "logits",
+     .arg = "OUT",
+     .kind = FLAG_STRING,
+     .at = AT(logits),
+     .help =
+         "write the logits to OUT: little-endian f32, one row of the vocabulary's size a position"},
+    {.name = "dump",
+     .arg = "DIR",
+     .kind = FLAG_STRING,
+     .at = AT(dump),
+     .help = "write the named buffers of every position to DIR/index.json and DIR/tensors.bin"},
+    {.name = "greedy",
+     .arg = "N",
+     .kind = FLAG_U32,
+     .at = AT(greedy),
+     .max = 1 << 24,
+     .shown = "0",
+     .help = "go on with N most likely tokens (the lowest id wins a tie) and print their ids, on "
+             "one line"},
+    {.name = "ctx-size",
+     .letter = 'c',
+     .arg = "N",
+     .kind = FLAG_U32,
+     .at = AT(n_ctx),
+     .min = 1,
+     .max = 1 << 30,
+     .shown = "what the tokens need",
+     .help = "tokens of the context"},
+    {.kind = 0},
+};
+
+struct eval {
+    struct engine_flags engine;
+    struct eval_flags flags;
+    uint32_t *ids; /* the tokens, then room for the greedy ones */
+    size_t n;
+    struct output logits, stats;
+    struct engine *en;
+    struct step_token *pass;
+    uint32_t *rows;
+    struct sample_scratch scratch;
+    double wall;
+};
+
+/* "1,2 3": 0, or a line. Hands over e->ids with room for the greedy tokens. */
+static int read_tokens(struct eval *v, struct err *e)
+{
+    static const char between[] = ", \t\r\n";
+    const char *at = v->flags.tokens;
+
+    v->ids = malloc((strlen(at) / 2 + 2 + v->flags.greedy) * sizeof *v->ids);
+    if (!v->ids)
+        return err_set(e, -ENOMEM, "no memory for the tokens");
+    for (at += strspn(at, between); *at; at += strspn(at, between)) {
+        uint64_t id = 0;
+        size_t n = strspn(at, "0123456789");
+
+        for (size_t i = 0; i < n && id <= UINT32_MAX; i++)
+            id = 10 * id + (uint64_t)(at[i] - '0');
+        if (!n || id > UINT32_MAX || (at[n] && !strchr(between, at[n])))
+            return err_set(e, -EINVAL, "--tokens: entry %zu, '%.*s', is no token id", v->n + 1,
+                           (int)(strcspn(at, between) < 40 ? strcspn(at, between) : 40), at);
+        v->ids[v->n++] = (uint32_t)id;
+        at += n;
+    }
+    if (!v->n)
+        return err_set(e, -EINVAL, "--tokens: the list is empty");
+    return 0;
+}
+
+/* What can be known without loading a weight. */
+static int prepare(struct eval *v, struct err *e)
+{
+    size_t need =
+        v->n + (v->flags.greedy ? v->flags.greedy - 1 : 0); /* the last one is not read again */
+    struct model *m;
+    int rc = model_open(v->engine.model, 0, &m, e);
+
+    if (rc)
+        return rc;
+    for (size_t i = 0; !rc && i < v->n; i++)
+        if (v->ids[i] >= m->n_vocab)
+            rc = err_set(e, -EINVAL,
+                         "--tokens: entry %zu, %u, is not in the vocabulary of %u tokens", i + 1,
+                         v->ids[i], m->n_vocab);
+    model_close(m);
+    if (rc)
+        return rc;
+    if (!v->flags.n_ctx)
+        v->flags.n_ctx = need < UINT32_MAX ? (uint32_t)need : UINT32_MAX;
+    if (need > v->flags.n_ctx)
+        return err_set(e, -E2BIG,
+                       "%zu tokens and %u more do not fit into the context of %u; a larger -c is "
+                       "needed",
+                       v->n, v->flags.greedy, v->flags.n_ctx);
+    if ((v->flags.logits && output_open(&v->logits, v->flags.logits, e)) ||
+        (v->flags.dump && output_folder(v->flags.dump, e)) ||
+        (v->engine.stats && output_open(&v->stats, v->engine.stats, e)))
+        return -1;
+    return 0;
+}
+
+/* ---- inside the engine ---- */
+
+/* All given tokens, a row of logits each. *last: the last row, valid until the next step. */
+static int read_in(struct eval *v, const float **last, struct err *e)
+{
+    uint32_t most = engine_max_tokens(v->en), out = engine_max_out(v->en);
+    size_t n_vocab = engine_model(v->en)->n_vocab;
+
+    if (most > out)
+        most = out;
+    for (size_t at = 0; at < v->n;) {
+        struct step s = {.token = v->pass, .out = v->rows};
+
+        for (; s.n_tokens < most && at < v->n; at++) {
+            v->rows[s.n_tokens] = s.n_tokens;
+            v->pass[s.n_tokens++] = (struct step_token){v->ids[at], (uint32_t)at, 0};
+        }
+        s.n_out = s.n_tokens;
+        *last = engine_step(v->en, &s);
+        if (v->flags.logits &&
+            output_write(&v->logits, *last, s.n_out * n_vocab * sizeof **last, e))
+            return -1;
+        *last += (s.n_out - 1) * n_vocab;
+    }
+    return 0;
+}
+
+static int go_on(struct eval *v, const float *logits, struct err *e)
+{
+    struct sample_settings first;
+    uint32_t zero = 0;
+
+    sample_defaults(&first);
+    first.temp = 0; /* rule 37: the first of the order */
+    for (uint32_t i = 0; i < v->flags.greedy; i++) {
+        struct step s = {.n_tokens = 1, .n_out = 1, .token = v->pass, .out = &zero};
+        size_t at = v->n + i;
+
+        if (sample_token(&first, logits, v->scratch.n_vocab, v->ids, at, NULL, &v->scratch,
+                         &v->ids[at], e))
+            return -1;
+        if (i + 1 == v->flags.greedy)
+            break;
+        v->pass[0] = (struct step_token){v->ids[at], (uint32_t)at, 0};
+        logits = engine_step(v->en, &s);
+    }
+    return 0;
+}
+
+static int print_greedy(const struct eval *v, struct err *e)
+{
+    for (uint32_t i = 0; i < v->flags.greedy; i++)
+        printf(i ? ",%u" : "%u", v->ids[v->n + i]);
+    putchar('\n');
+    if (fflush(stdout) || ferror(stdout))
+        return err_set(e, -EIO, "cannot write to standard output: %s", strerror(errno));
+    return 0;
+}
+
+static int write_stats(struct eval *v, struct err *e)
+{
+    struct json_out *j = json_out_new(1);
+    struct engine_stats s;
+    const char *text;
+    size_t n;
+    int rc;
+
+    if (!j)
+        return err_set(e, -ENOMEM, "no memory for --stats");
+    engine_stats(v->en, &s);
+    json_open_object(j);
+    json_key(j, "command");
+    json_put_str(j, "eval");
+    stats_put_engine(j, &v->engine, engine_model(v->en), engine_n_ctx(v->en), &s);
+    json_key(j, "n_tokens");
+    json_put_u64(j, v->n);
+    json_key(j, "wall_ms");
+    json_put_f64(j, 1e3 * v->wall);
+    json_close_object(j);
+    rc = json_text(j, &text, &n, e);
+    if (!rc && !(rc = output_write(&v->stats, text, n, e)))
+        rc = output_write(&v->stats, "\n", 1, e);
+    json_out_free(j);
+    return rc;
+}
+
+static int evaluate(struct eval *v, struct dump *dump, struct err *e)
+{
+    const struct model *m = engine_model(v->en);
+    const float *last = NULL;
+    double start = seconds_now();
+
+    v->pass = malloc(engine_max_tokens(v->en) * sizeof *v->pass);
+    v->rows = malloc(engine_max_tokens(v->en) * sizeof *v->rows);
+    if (!v->pass || !v->rows || (v->flags.dump && !dump))
+        return err_set(e, -ENOMEM, "no memory for a pass of %u tokens", engine_max_tokens(v->en));
+    if (sample_scratch_init(&v->scratch, m->n_vocab, e))
+        return -1;
+    engine_dump(v->en, dump);
+    if (read_in(v, &last, e))
+        return -1;
+    engine_dump(v->en, NULL);
+    if (dump && dump_write(dump, v->flags.dump, model_arch_name(m), kv_name(v->engine.kv),
+                           m->n_vocab, v->ids, v->n, e))
+        return -1;
+    if (v->flags.greedy && (go_on(v, last, e) || print_greedy(v, e)))
+        return -1;
+    v->wall = seconds_now() - start;
+    if (v->engine.verbose)
+        engine_print_processes(v->en);
+    return v->engine.stats ? write_stats(v, e) : 0;
+}
+
+static int body(struct engine *en, void *arg, struct err *e)
+{
+    struct eval *v = arg;
+    struct dump *dump = v->flags.dump ? dump_open() : NULL;
+    int rc;
+
+    v->en = en;
+    rc = evaluate(v, dump, e);
+    dump_close(dump);
+    return rc != 0;
+}
+
+int cmd_eval(int argc, char **argv)
+{
+    struct eval v = {.logits = {.fd = -1}, .stats = {.fd = -1}};
+    struct args a = {
+        .verb = "eval",
+        .about = "the logits of given tokens",
+        .usage = "-m MODEL --tokens 1,2,3 [--logits OUT] [--dump DIR] [--greedy N] [flags]",
+        .notes = engine_flags_notes,
+        .foreign = 1,
+        .part = {{eval_table, &v.flags}, {engine_flag_table, &v.engine}},
+    };
+    struct engine_options o = {.every_row = 1};
+    struct err e = {0};
+    int status;
+
+    engine_flags_init(&v.engine);
+    if (args_parse(&a, argc, argv, &status))
+        return status;
+    if (!v.flags.logits && !v.flags.dump && !v.flags.greedy)
+        return args_usage("eval", "nothing to do: give --logits OUT, --dump DIR or --greedy N");
+    if (read_tokens(&v, &e)) {
+        status = args_usage("eval", "%s", e.msg);
+        free(v.ids);
+        return status;
+    }
+    status = 1;
+    if (!prepare(&v, &e)) {
+        engine_flags_options(&v.engine, &o);
+        o.n_ctx = v.flags.n_ctx;
+        status = engine_run(&o, body, &v, &e);
+    }
+    if (output_close(&v.logits, &e) || output_close(&v.stats, &e))
+        status = 1;
+    if (status == 1)
+        report_error(&e);
+    sample_scratch_free(&v.scratch);
+    free(v.pass);
+    free(v.rows);
+    free(v.ids);
+    return status;
+}

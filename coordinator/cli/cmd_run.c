@@ -1,0 +1,572 @@
+/* conclave run: goes on from a text. The answer goes to standard output token by token, everything
+ * else to standard error. */
+#define _GNU_SOURCE
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/common.h"
+#include "coordinator/cli/escape.h"
+#include "coordinator/cli/output.h"
+#include "coordinator/cli/stop.h"
+#include "coordinator/cli/value.h"
+#include "coordinator/model/tokenizer.h"
+#include "coordinator/sample/sample.h"
+
+struct run_flags {
+    const char *prompt, *file;
+    int escape, no_echo, ignore_eos;
+    uint32_t n_ctx;
+    int64_t n_predict; /* -1: no limit */
+    /* sampling, as typed */
+    double temp, top_p, min_p, repeat, frequency, presence;
+    int64_t top_k, last_n;
+    uint64_t seed; /* all ones (-1): choose one */
+};
+
+#define AT(x) offsetof(struct run_flags, x)
+#define TINY 1e-9 /* a repeat penalty must be above 0 */
+static const struct flag run_table[] = {
+    {.name = "prompt",
+     .letter = 'p',
+     .arg = "TEXT",
+     .group = "text",
+     .kind = FLAG_STRING,
+     .at = AT(prompt),
+     .help = "the text to go on from; its bytes as they are"},
+    {.name = "file",
+     .letter = 'f',
+     .arg = "FILE",
+     .kind = FLAG_STRING,
+     .at = AT(file),
+     .help = "read the text from FILE (without -p and -f, or with -: standard input)"},
+    {.name = "escape|process-escapes",
+     .letter = 'e',
+     .kind = FLAG_ON,
+     .at = AT(escape),
+     .help = "in the text, \\n \\r \\t \\\" \\' \\\\ \\xHH stand for one byte"},
+    {.name = "predict|n-predict",
+     .letter = 'n',
+     .arg = "N",
+     .kind = FLAG_I64,
+     .at = AT(n_predict),
+     .min = -1,
+     .max = INT32_MAX,
+     .range = "0 to 2147483647, or -1: until the text or the context ends",
+     .shown = "-1: until the text or the context ends",
+     .help = "most tokens of the answer"},
+    {.name = "ctx-size",
+     .letter = 'c',
+     .arg = "N",
+     .kind = FLAG_U32,
+     .at = AT(n_ctx),
+     .max = 1 << 30,
+     .shown = "the model's maximum, or what fits",
+     .help = "tokens of the context: prompt and answer together; 0: the default"},
+    {.name = "ignore-eos",
+     .kind = FLAG_ON,
+     .at = AT(ignore_eos),
+     .help = "never choose a token that ends the answer"},
+    {.name = "no-display-prompt",
+     .kind = FLAG_ON,
+     .at = AT(no_echo),
+     .help = "write the answer alone, without the prompt before it"},
+    {.name = "temp|temperature",
+     .arg = "T",
+     .group = "sampling",
+     .kind = FLAG_F64,
+     .at = AT(temp),
+     .low = -1e6,
+     .high = 1e6,
+     .help = "temperature; 0 and less: always the most likely token"},
+    {.name = "top-k",
+     .arg = "N",
+     .kind = FLAG_I64,
+     .at = AT(top_k),
+     .min = INT32_MIN,
+     .max = INT32_MAX,
+     .help = "choose among the N most likely; 0: off"},
+    {.name = "top-p",
+     .arg = "P",
+     .kind = FLAG_F64,
+     .at = AT(top_p),
+     .low = 0,
+     .high = 1e6,
+     .help = "choose among the most likely that make up P; 1: off"},
+    {.name = "min-p",
+     .arg = "P",
+     .kind = FLAG_F64,
+     .at = AT(min_p),
+     .low = 0,
+     .high = 1,
+     .help = "leave out what is less than P times as likely as the first; 0: off"},
+    {.name = "repeat-penalty",
+     .arg = "R",
+     .kind = FLAG_F64,
+     .at = AT(repeat),
+     .low = TINY,
+     .high = 1e6,
+     .range = "above 0",
+     .help = "make tokens that were there less likely; 1: off"},
+    {.name = "repeat-last-n",
+     .arg = "N",
+     .kind = FLAG_I64,
+     .at = AT(last_n),
+     .min = -1,
+     .max = INT32_MAX,
+     .help = "tokens that penalties look back on; 0: off, -1: all"},
+    {.name = "frequency-penalty",
+     .arg = "F",
+     .kind = FLAG_F64,
+     .at = AT(frequency),
+     .low = -1e6,
+     .high = 1e6,
+     .help = "the more often, the less likely; 0: off"},
+    {.name = "presence-penalty",
+     .arg = "F",
+     .kind = FLAG_F64,
+     .at = AT(presence),
+     .low = -1e6,
+     .high = 1e6,
+     .help = "less likely if it was there at all; 0: off"},
+    {.name = "seed",
+     .letter = 's',
+     .arg = "N",
+     .kind = FLAG_BITS64,
+     .at = AT(seed),
+     .shown = "-1: one is chosen, and printed",
+     .help = "the same seed, settings, model and text give the same answer on every machine"},
+    {.kind = 0},
+};
+
+struct run {
+    struct engine_flags engine;
+    struct run_flags flags;
+    struct sample_settings settings;
+    struct sample_bias *never; /* with --ignore-eos */
+    struct model *m;           /* for the tokenizer, before the engine opens its own */
+    struct tokenizer *tok;
+    char *text; /* the prompt */
+    size_t text_n;
+    struct token_list ids; /* the prompt, then the answer */
+    size_t n_prompt;
+    struct output stats;
+
+    /* inside the engine */
+    struct engine *en;
+    struct sample_scratch scratch;
+    struct step_token *pass; /* engine_max_tokens */
+    struct detok detok;
+    char last_byte;  /* of what was written */
+    const char *why; /* the answer ended: "end of text", "length", "context", "stopped" */
+    struct phase prompt_phase, answer_phase;
+};
+
+/* ---- before the engine ---- */
+
+static void defaults(struct run_flags *f)
+{
+    struct sample_settings s;
+
+    sample_defaults(&s);
+    *f = (struct run_flags){
+        .n_predict = -1,
+        .temp = s.temp,
+        .top_k = s.top_k,
+        .top_p = s.top_p,
+        .min_p = s.min_p,
+        .repeat = s.repeat,
+        .last_n = s.last_n,
+        .frequency = s.frequency,
+        .presence = s.presence,
+        .seed = UINT64_MAX,
+    };
+}
+
+static int settings_of(const struct run_flags *f, struct sample_settings *s, struct err *e)
+{
+    uint32_t chosen;
+
+    sample_defaults(s);
+    s->temp = f->temp;
+    s->top_k = (int)f->top_k;
+    s->top_p = f->top_p;
+    s->min_p = f->min_p;
+    s->repeat = f->repeat;
+    s->last_n = (int)f->last_n;
+    s->frequency = f->frequency;
+    s->presence = f->presence;
+    s->seed = f->seed;
+    if (s->seed == UINT64_MAX) {
+        if (getrandom(&chosen, sizeof chosen, 0) != sizeof chosen)
+            return err_set(e, -EIO, "no random number for a seed; give one with --seed N");
+        s->seed = chosen;
+    }
+    return sample_check(s, e);
+}
+
+static int read_prompt(struct run *r, struct err *e)
+{
+    const struct run_flags *f = &r->flags;
+
+    if (f->prompt) {
+        r->text_n = strlen(f->prompt);
+        r->text = malloc(r->text_n + 1);
+        if (!r->text)
+            return err_set(e, -ENOMEM, "no memory for the prompt");
+        memcpy(r->text, f->prompt, r->text_n + 1);
+    } else {
+        int rc;
+
+        if ((!f->file || !strcmp(f->file, "-")) && isatty(0))
+            fprintf(stderr, "conclave: the prompt is read from the terminal, until Ctrl-D\n");
+        rc = input_text(f->file, &r->text, &r->text_n, e);
+        if (rc)
+            return rc;
+    }
+    if (f->escape)
+        r->text_n = unescape(r->text, r->text_n);
+    return 0;
+}
+
+/* What can be known without loading a weight: the prompt, and that it fits. */
+static int prepare(struct run *r, struct err *e)
+{
+    uint32_t n_ctx;
+    int rc;
+
+    if ((rc = model_open(r->engine.model, 0, &r->m, e)) ||
+        (rc = tokenizer_open(r->m->g, NULL, &r->tok, e)) || (rc = read_prompt(r, e)) ||
+        (rc = tokenize(r->tok, r->text, r->text_n, 1, 1, &r->ids, e)))
+        return rc;
+    r->n_prompt = r->ids.n;
+    if (!r->n_prompt)
+        return err_set(e, -EINVAL,
+                       "the prompt is empty, and this model has no BOS token to begin with; "
+                       "give some text with -p");
+    n_ctx = r->flags.n_ctx ? r->flags.n_ctx : r->m->n_ctx_train;
+    if (r->n_prompt > n_ctx)
+        return err_set(e, -E2BIG,
+                       "the prompt has %zu tokens, but the context %u; a larger -c is needed",
+                       r->n_prompt, n_ctx);
+    if (gguf_kind(r->m->g, "tokenizer.chat_template") >= 0)
+        fprintf(stderr,
+                "conclave: this model has a chat template; run does not apply it, it goes on from "
+                "the raw text\n");
+    return 0;
+}
+
+/* A bias of minus infinity for all tokens that end an answer. */
+static int never_end(struct run *r, struct err *e)
+{
+    uint32_t n_vocab = tokenizer_n_vocab(r->tok);
+    size_t n = 0;
+
+    for (uint32_t id = 0; id < n_vocab; id++)
+        n += (size_t)token_is_eog(r->tok, id);
+    r->never = malloc((n + 1) * sizeof *r->never);
+    if (!r->never)
+        return err_set(e, -ENOMEM, "no memory");
+    for (uint32_t id = 0; id < n_vocab; id++)
+        if (token_is_eog(r->tok, id))
+            r->never[r->settings.n_bias++] = (struct sample_bias){id, -INFINITY};
+    r->settings.bias = r->never;
+    return 0;
+}
+
+/* ---- inside the engine ---- */
+
+static int write_text(struct run *r, const char *text, size_t n, struct err *e)
+{
+    if (!n)
+        return 0;
+    r->last_byte = text[n - 1];
+    return output_bytes(1, "standard output", text, n, e);
+}
+
+/* The whole prompt, in passes; the last row of logits, or NULL if it was stopped before. */
+static const float *read_in(struct run *r)
+{
+    uint32_t most = engine_max_tokens(r->en);
+    const float *logits = NULL;
+
+    for (size_t at = 0; at < r->n_prompt && !stop_asked();) {
+        struct step s = {.token = r->pass};
+        uint32_t last;
+
+        for (; s.n_tokens < most && at < r->n_prompt; at++)
+            r->pass[s.n_tokens++] = (struct step_token){r->ids.ids[at], (uint32_t)at, 0};
+        last = s.n_tokens - 1;
+        s.n_out = at == r->n_prompt;
+        s.out = &last;
+        logits = engine_step(r->en, &s);
+        if (at < r->n_prompt)
+            logits = NULL;
+    }
+    return logits;
+}
+
+/* One token more: chosen from logits, remembered, written. 1: the answer ends with it. */
+static int choose(struct run *r, const float *logits, struct err *e)
+{
+    uint32_t id;
+    const char *text;
+    size_t n;
+    int rc = sample_token(&r->settings, logits, r->scratch.n_vocab, r->ids.ids, r->ids.n, NULL,
+                          &r->scratch, &id, e);
+
+    if (rc)
+        return rc;
+    r->ids.ids[r->ids.n++] = id;
+    if (token_is_eog(r->tok, id) && !r->flags.ignore_eos)
+        return 1;
+    detok_push(&r->detok, id, &text, &n);
+    return write_text(r, text, n, e);
+}
+
+static int answer(struct run *r, const float *logits, struct err *e)
+{
+    uint32_t n_ctx = engine_n_ctx(r->en), zero = 0;
+    int64_t left = r->flags.n_predict;
+
+    for (;; left -= left > 0) {
+        struct step s = {.n_tokens = 1, .n_out = 1, .token = r->pass, .out = &zero};
+        int rc;
+
+        if (stop_asked() || !left || r->ids.n == n_ctx) {
+            r->why = stop_asked() ? "stopped" : !left ? "length" : "context";
+            return 0;
+        }
+        if (!logits) {
+            r->pass[0] = (struct step_token){r->ids.ids[r->ids.n - 1], (uint32_t)(r->ids.n - 1), 0};
+            logits = engine_step(r->en, &s);
+        }
+        rc = choose(r, logits, e);
+        if (rc < 0)
+            return rc;
+        if (rc) {
+            r->why = "end of text";
+            return 0;
+        }
+        logits = NULL;
+    }
+}
+
+static void print_settings(const struct run *r)
+{
+    const struct sample_settings *s = &r->settings;
+
+    fprintf(stderr, "conclave: kv %s, ", kv_name(r->engine.kv));
+    if (s->temp <= 0)
+        fprintf(stderr, "temp %g: the most likely token", s->temp);
+    else
+        fprintf(stderr, "temp %g, top-k %d, top-p %g, min-p %g, seed %llu", s->temp, s->top_k,
+                s->top_p, s->min_p, (unsigned long long)s->seed);
+    if (s->repeat != 1 || s->frequency != 0 || s->presence != 0)
+        fprintf(stderr,
+                ", repeat-penalty %g, frequency-penalty %g, presence-penalty %g over %d tokens",
+                s->repeat, s->frequency, s->presence, s->last_n);
+    fputc('\n', stderr);
+}
+
+static double per_second(uint64_t n, double seconds)
+{
+    return seconds > 0 ? (double)n / seconds : 0;
+}
+
+/* Times are the answer's; with no answer, the prompt's. */
+static void closing_line(const struct run *r, size_t n_answer)
+{
+    const struct phase *a = &r->answer_phase, *p = n_answer ? a : &r->prompt_phase;
+    const char *dim = stderr_colour() ? "\033[2m" : "", *plain = *dim ? "\033[0m" : "";
+    uint64_t tokens = n_answer ? n_answer : r->n_prompt;
+    char size[32];
+
+    if (isatty(1) && r->last_byte != '\n')
+        (void)!write(1, "\n", 1);
+    if (!strcmp(r->why, "context"))
+        fprintf(stderr, "conclave: the text ends here: the context of %u tokens is full (-c)\n",
+                engine_n_ctx(r->en));
+    fprintf(stderr,
+            "%sconclave: prompt %zu tokens, %.1f tokens/s; answer %zu tokens, %.1f tokens/s; "
+            "experts %.3f s, trunk %.3f s, waiting %.3f s, other %.3f s; %s read a token; seed "
+            "%llu%s\n",
+            dim, r->n_prompt, per_second(r->n_prompt, r->prompt_phase.wall), n_answer,
+            per_second(a->steps, a->wall), p->experts, p->trunk, p->waiting, p->rest,
+            value_show_size(p->bytes_read / (tokens ? tokens : 1), size),
+            (unsigned long long)r->settings.seed, plain);
+}
+
+static void put(struct json_out *j, const char *key, double v)
+{
+    json_key(j, key);
+    json_put_f64(j, v);
+}
+
+static int write_stats(struct run *r, size_t n_answer, const struct engine_stats *s, struct err *e)
+{
+    struct json_out *j = json_out_new(1);
+    const struct sample_settings *set = &r->settings;
+    const char *text;
+    size_t n;
+    int rc;
+
+    if (!j)
+        return err_set(e, -ENOMEM, "no memory for --stats");
+    json_open_object(j);
+    json_key(j, "command");
+    json_put_str(j, "run");
+    stats_put_engine(j, &r->engine, engine_model(r->en), engine_n_ctx(r->en), s);
+    json_key(j, "sampling");
+    json_open_object(j);
+    put(j, "temp", set->temp);
+    put(j, "top_k", set->top_k);
+    put(j, "top_p", set->top_p);
+    put(j, "min_p", set->min_p);
+    put(j, "repeat_penalty", set->repeat);
+    put(j, "frequency_penalty", set->frequency);
+    put(j, "presence_penalty", set->presence);
+    put(j, "repeat_last_n", set->last_n);
+    json_key(j, "seed");
+    json_put_u64(j, set->seed);
+    json_close_object(j);
+    json_key(j, "stop");
+    json_put_str(j, r->why);
+    json_key(j, "timings");
+    json_open_object(j);
+    put(j, "prompt_n", (double)r->n_prompt);
+    put(j, "prompt_ms", 1e3 * r->prompt_phase.wall);
+    put(j, "prompt_per_second", per_second(r->n_prompt, r->prompt_phase.wall));
+    put(j, "predicted_n", (double)n_answer);
+    put(j, "predicted_ms", 1e3 * r->answer_phase.wall);
+    put(j, "predicted_per_second", per_second(r->answer_phase.steps, r->answer_phase.wall));
+    json_close_object(j);
+    stats_put_phase(j, "prompt", &r->prompt_phase);
+    stats_put_phase(j, "answer", &r->answer_phase);
+    json_close_object(j);
+    rc = json_text(j, &text, &n, e);
+    if (!rc && !(rc = output_write(&r->stats, text, n, e)))
+        rc = output_write(&r->stats, "\n", 1, e);
+    json_out_free(j);
+    return rc;
+}
+
+static int check_in_engine(struct run *r, struct err *e)
+{
+    size_t room = r->n_prompt, n_ctx = engine_n_ctx(r->en);
+    uint32_t *ids;
+
+    if (r->n_prompt > n_ctx)
+        return err_set(e, -E2BIG, "the prompt has %zu tokens, but the context that fits %zu",
+                       r->n_prompt, n_ctx);
+    for (size_t i = 0; i < r->n_prompt; i++)
+        if (r->ids.ids[i] >= engine_model(r->en)->n_vocab)
+            return err_set(e, -EINVAL,
+                           "token %u of the prompt is not in the model, which has %u tokens",
+                           r->ids.ids[i], engine_model(r->en)->n_vocab);
+    room = n_ctx; /* the text never gets longer */
+    ids = realloc(r->ids.ids, room * sizeof *ids);
+    r->pass = malloc(engine_max_tokens(r->en) * sizeof *r->pass);
+    if (ids)
+        r->ids.ids = ids;
+    if (!ids || !r->pass)
+        return err_set(e, -ENOMEM, "no memory for %zu tokens", room);
+    return sample_scratch_init(&r->scratch, engine_model(r->en)->n_vocab, e);
+}
+
+static int go_on(struct run *r, struct engine *en, struct err *e)
+{
+    struct engine_stats s[3];
+    double t[3];
+    const float *logits;
+    const char *text;
+    size_t n;
+    int rc;
+
+    r->en = en;
+    detok_init(&r->detok, r->tok, 0, 0);
+    rc = check_in_engine(r, e);
+    if (rc)
+        return 1;
+    print_settings(r);
+    if (!r->flags.no_echo && write_text(r, r->text, r->text_n, e))
+        return 1;
+    engine_stats(en, &s[0]);
+    t[0] = seconds_now();
+    logits = read_in(r);
+    t[1] = seconds_now();
+    engine_stats(en, &s[1]);
+    rc = answer(r, logits, e);
+    detok_flush(&r->detok, &text, &n);
+    if (rc || write_text(r, text, n, e))
+        return 1;
+    t[2] = seconds_now();
+    engine_stats(en, &s[2]);
+    r->prompt_phase = phase_between(&s[0], &s[1], t[1] - t[0]);
+    r->answer_phase = phase_between(&s[1], &s[2], t[2] - t[1]);
+    closing_line(r, r->ids.n - r->n_prompt);
+    if (r->engine.verbose)
+        engine_print_processes(en);
+    if (r->engine.stats && write_stats(r, r->ids.n - r->n_prompt, &s[2], e))
+        return 1;
+    return stop_asked();
+}
+
+static int body(struct engine *en, void *arg, struct err *e)
+{
+    int status;
+
+    stop_may_ask(1);
+    status = go_on(arg, en, e);
+    stop_may_ask(0);
+    return status;
+}
+
+int cmd_run(int argc, char **argv)
+{
+    struct run r = {.stats = {.fd = -1}};
+    struct args a = {
+        .verb = "run",
+        .about = "go on from a text",
+        .usage = "-m MODEL [-p TEXT | -f FILE | < TEXT] [flags]",
+        .notes = engine_flags_notes,
+        .foreign = 1,
+        .part = {{run_table, &r.flags}, {engine_flag_table, &r.engine}},
+    };
+    struct engine_options o = {0};
+    struct err e = {0};
+    int status;
+
+    defaults(&r.flags);
+    engine_flags_init(&r.engine);
+    if (args_parse(&a, argc, argv, &status))
+        return status;
+    if (r.flags.prompt && r.flags.file)
+        return args_usage("run", "-p and -f exclude each other");
+    if (settings_of(&r.flags, &r.settings, &e))
+        return args_usage("run", "%s", e.msg);
+    status = 1;
+    if ((r.engine.stats && output_open(&r.stats, r.engine.stats, &e)) || prepare(&r, &e) ||
+        (r.flags.ignore_eos && never_end(&r, &e)))
+        goto done;
+    engine_flags_options(&r.engine, &o);
+    o.n_ctx = r.flags.n_ctx;
+    status = engine_run(&o, body, &r, &e);
+done:
+    if (output_close(&r.stats, &e) && !status)
+        status = 1;
+    if (status == 1)
+        report_error(&e);
+    sample_scratch_free(&r.scratch);
+    free(r.pass);
+    free(r.never);
+    free(r.ids.ids);
+    free(r.text);
+    tokenizer_close(r.tok);
+    model_close(r.m);
+    return status;
+}

@@ -1,0 +1,275 @@
+/* Flags and reports that run, eval and perplexity share, so that one name means one thing. */
+#define _GNU_SOURCE
+#include "coordinator/cli/common.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "coordinator/cli/version.h"
+#include "coordinator/model/utf8.h"
+#include "shm/layout.h"
+#include "shm/seg.h"
+
+_Static_assert(KV_F32 == 0 && KV_F16 == 1 && KV_BF16 == 2, "the choices of --kv are in this order");
+static const char kv_choices[] = "f32|f16|bf16";
+
+#define AT(x) offsetof(struct engine_flags, x)
+const struct flag engine_flag_table[] = {
+    {.name = "model",
+     .letter = 'm',
+     .arg = "FILE",
+     .group = "model",
+     .kind = FLAG_STRING,
+     .at = AT(model),
+     .required = 1,
+     .help = "GGUF file, or any part of a split one"},
+    {.name = "kv",
+     .arg = "TYPE",
+     .kind = FLAG_CHOICE,
+     .at = AT(kv),
+     .choices = kv_choices,
+     .help = "type in which keys and values are kept: f32, f16 or bf16; the only flag of these "
+             "three groups "
+             "that changes a result"},
+    {.name = "threads",
+     .letter = 't',
+     .arg = "N",
+     .group = "machine",
+     .kind = FLAG_U32,
+     .at = AT(threads),
+     .min = 1,
+     .max = 256,
+     .shown = "the physical cores",
+     .help = "threads of the trunk, and as many again for the expert workers together; they take "
+             "turns"},
+    {.name = "ram",
+     .arg = "BYTES",
+     .kind = FLAG_SIZE,
+     .at = AT(ram),
+     .min = 1,
+     .shown = "all that fits",
+     .help = "memory for routed experts, with a suffix K, M, G or T; with less than all of them "
+             "the rest is "
+             "read from the file when needed"},
+    {.name = "nodes",
+     .arg = "N",
+     .kind = FLAG_U32,
+     .at = AT(nodes),
+     .min = 1,
+     .max = MAX_NODES,
+     .shown = "the machine's NUMA nodes",
+     .help = "expert workers, one a NUMA node; more than the machine has are simulated"},
+    {.name = "batch",
+     .arg = "N",
+     .kind = FLAG_U32,
+     .at = AT(batch),
+     .min = 1,
+     .max = 65536,
+     .shown = "512",
+     .help = "most tokens of one pass of the trunk"},
+    {.name = "verbose",
+     .letter = 'v',
+     .group = "reports",
+     .kind = FLAG_COUNT,
+     .at = AT(verbose),
+     .help = "say what was decided and which processes did what; twice: more"},
+    {.name = "stats",
+     .arg = "FILE",
+     .kind = FLAG_STRING,
+     .at = AT(stats),
+     .help = "write times and counters, those of every worker process too, to FILE as JSON"},
+    {.kind = 0},
+};
+const char engine_flags_notes[] =
+    "-t, --ram, --nodes and --batch change speed and memory, never a bit of the result: the bytes "
+    "depend "
+    "on the model file, the tokens, --kv and the sampling settings alone.\n"
+    "Sizes: 800M, 1.5G; K, M, G, T are powers of 1024.";
+
+void engine_flags_init(struct engine_flags *f)
+{
+    *f = (struct engine_flags){.kv = KV_F16};
+}
+
+void engine_flags_options(const struct engine_flags *f, struct engine_options *o)
+{
+    o->model_path = f->model;
+    o->kv = (enum kv_type)f->kv;
+    o->threads = f->threads;
+    o->nodes = f->nodes;
+    o->ram = f->ram;
+    o->batch = f->batch;
+    o->verbose = f->verbose;
+    o->progress = isatty(2);
+}
+
+const char *kv_name(int kv)
+{
+    static const char *const name[] = {"f32", "f16", "bf16"};
+
+    return name[kv];
+}
+
+double seconds_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+struct phase phase_between(const struct engine_stats *a, const struct engine_stats *b, double wall)
+{
+    struct phase p = {.wall = wall};
+    double step = 1e-9 * (double)(b->step_ns - a->step_ns),
+           wait = 1e-9 * (double)(b->wait_ns - a->wait_ns);
+
+    for (uint32_t i = 0; i < b->n_workers; i++) {
+        double work = 1e-9 * (double)(b->worker[i].work_ns - a->worker[i].work_ns);
+
+        if (work > p.experts)
+            p.experts = work;
+        p.weight_bytes += b->worker[i].weight_bytes - a->worker[i].weight_bytes;
+    }
+    if (p.experts > wait) /* workers also compute while the trunk does */
+        p.experts = wait;
+    p.trunk = step - wait;
+    p.waiting = wait - p.experts;
+    p.rest = wall > step ? wall - step : 0;
+    p.steps = b->steps - a->steps;
+    p.calls = b->calls - a->calls;
+    p.items = b->items - a->items;
+    p.disk_items = b->disk_items - a->disk_items;
+    p.expert_reads = b->expert_reads - a->expert_reads;
+    p.bytes_read = b->bytes_read - a->bytes_read;
+    return p;
+}
+
+static void put_u64(struct json_out *j, const char *key, uint64_t v)
+{
+    json_key(j, key);
+    json_put_u64(j, v);
+}
+
+static void put_ms(struct json_out *j, const char *key, double seconds)
+{
+    json_key(j, key);
+    json_put_f64(j, 1e3 * seconds);
+}
+
+static void put_str(struct json_out *j, const char *key, const char *s)
+{
+    json_key(j, key);
+    json_put_str(j, s);
+}
+
+/* A path is bytes; JSON is UTF-8. */
+static void put_path(struct json_out *j, const char *key, const char *path)
+{
+    size_t n = strlen(path), len;
+    char *copy = strdup(path);
+
+    json_key(j, key);
+    if (!copy) {
+        json_put_null(j);
+        return;
+    }
+    for (size_t i = 0; i < n; i += len)
+        if (utf8_next(copy + i, n - i, &len) != UTF8_OK)
+            memset(copy + i, '?', len);
+    json_put_strn(j, copy, n);
+    free(copy);
+}
+
+void stats_put_phase(struct json_out *j, const char *key, const struct phase *p)
+{
+    json_key(j, key);
+    json_open_object(j);
+    put_ms(j, "wall_ms", p->wall);
+    put_ms(j, "experts_ms", p->experts);
+    put_ms(j, "trunk_ms", p->trunk);
+    put_ms(j, "waiting_ms", p->waiting);
+    put_ms(j, "rest_ms", p->rest);
+    put_u64(j, "steps", p->steps);
+    put_u64(j, "calls", p->calls);
+    put_u64(j, "items", p->items);
+    put_u64(j, "disk_items", p->disk_items);
+    put_u64(j, "expert_reads", p->expert_reads);
+    put_u64(j, "bytes_read", p->bytes_read);
+    put_u64(j, "weight_bytes", p->weight_bytes);
+    json_close_object(j);
+}
+
+static void put_workers(struct json_out *j, const struct engine_stats *s)
+{
+    json_key(j, "workers");
+    json_open_array(j);
+    for (uint32_t i = 0; i < s->n_workers; i++) {
+        const struct engine_worker *w = &s->worker[i];
+
+        json_open_object(j);
+        put_str(j, "name", w->name);
+        put_u64(j, "pid", (uint64_t)w->pid);
+        put_u64(j, "calls", w->calls);
+        put_u64(j, "items", w->items);
+        put_u64(j, "rows", w->rows);
+        put_u64(j, "weight_bytes", w->weight_bytes);
+        put_ms(j, "work_ms", 1e-9 * (double)w->work_ns);
+        put_u64(j, "sleeps", w->sleeps);
+        put_u64(j, "declined", w->declined);
+        put_u64(j, "amended", w->amended);
+        json_close_object(j);
+    }
+    json_close_array(j);
+}
+
+void stats_put_engine(struct json_out *j, const struct engine_flags *f, const struct model *m,
+                      uint32_t n_ctx, const struct engine_stats *s)
+{
+    put_str(j, "version", CONCLAVE_VERSION);
+    put_str(j, "build", build_id());
+    put_path(j, "model", m->path);
+    put_str(j, "architecture", model_arch_name(m));
+    put_str(j, "kv", kv_name(f->kv));
+    put_u64(j, "n_ctx", n_ctx);
+    put_u64(j, "pid", (uint64_t)getpid());
+    put_u64(j, "threads", s->threads);
+    put_u64(j, "nodes", s->nodes);
+    put_u64(j, "n_slabs", s->n_slabs);
+    put_u64(j, "trunk_bytes", s->trunk_bytes);
+    put_u64(j, "expert_bytes", s->expert_bytes);
+    put_u64(j, "slab_bytes", s->slab_bytes);
+    put_u64(j, "kv_bytes", s->kv_bytes);
+    put_ms(j, "load_ms", 1e-9 * (double)s->load_ns);
+    put_u64(j, "loaded_bytes", s->loaded_bytes);
+    put_u64(j, "steps", s->steps);
+    put_ms(j, "step_ms", 1e-9 * (double)s->step_ns);
+    put_ms(j, "wait_ms", 1e-9 * (double)s->wait_ns);
+    put_u64(j, "calls", s->calls);
+    put_u64(j, "items", s->items);
+    put_u64(j, "disk_items", s->disk_items);
+    put_u64(j, "amendments", s->amendments);
+    put_u64(j, "declined", s->declined);
+    put_u64(j, "net_finds", s->net_finds);
+    put_u64(j, "expert_reads", s->expert_reads);
+    put_u64(j, "bytes_read", s->bytes_read);
+    put_workers(j, s);
+}
+
+int report_error(const struct err *e)
+{
+    if (*e->msg)
+        fprintf(stderr, "conclave: %s\n", e->msg);
+    return 1;
+}
+
+int stderr_colour(void)
+{
+    const char *term = getenv("TERM"), *no = getenv("NO_COLOR");
+
+    return isatty(2) && !(no && *no) && !(term && !strcmp(term, "dumb"));
+}

@@ -1,0 +1,43 @@
+/* What the commands that run a model have in common: the flags that say how it is run, none of
+ * which but --kv touches a result, and the statistics of a run. */
+#pragma once
+#include <stdint.h>
+
+#include "coordinator/cli/args.h"
+#include "coordinator/engine.h"
+#include "coordinator/json/json_write.h"
+
+struct engine_flags {
+    const char *model, *stats;
+    uint32_t threads, nodes, batch;
+    uint64_t ram;
+    int kv, verbose;
+};
+extern const struct flag engine_flag_table[];
+extern const char engine_flags_notes[]; /* for help */
+void engine_flags_init(struct engine_flags *f);
+/* Everything but n_ctx and every_row. */
+void engine_flags_options(const struct engine_flags *f, struct engine_options *o);
+const char *kv_name(int kv);
+
+/* A stretch of a run between two readings of the counters. Seconds. */
+struct phase {
+    double wall;    /* all of it */
+    double experts; /* the busiest CPU worker computed */
+    double trunk;   /* passes of the trunk without waiting */
+    double waiting; /* the trunk waited and no CPU worker computed: hand-over, disk */
+    double rest;    /* not in a pass: sampling, text */
+    uint64_t steps, calls, items, disk_items, expert_reads, bytes_read, weight_bytes;
+};
+struct phase phase_between(const struct engine_stats *a, const struct engine_stats *b, double wall);
+double seconds_now(void);
+
+/* Members of the object that is open in j. */
+void stats_put_phase(struct json_out *j, const char *key, const struct phase *p);
+void stats_put_engine(struct json_out *j, const struct engine_flags *f, const struct model *m,
+                      uint32_t n_ctx, const struct engine_stats *s);
+
+/* "conclave: " and the message; returns 1. Nothing if no error is set. */
+int report_error(const struct err *e);
+/* 1: lines on stderr may be coloured. */
+int stderr_colour(void);

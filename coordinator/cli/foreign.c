@@ -1,0 +1,185 @@
+/* The table of foreign spellings. A flag that is silently ignored is a lie about what was run, and
+ * a flag refused without a reason sends people to the source: so every entry has its sentence. */
+#include "coordinator/cli/foreign.h"
+
+#include <string.h>
+
+#define NO_DOWNLOAD "nothing is downloaded; fetch the file and give it with -m FILE"
+#define BY_BUDGET "experts are placed by budgets (--ram); this build computes on the CPU"
+#define NO_CARDS "this build computes on the CPU; leave it out, or say 0"
+#define OWN_MEMORY "weights are always read into memory of our own, never mapped"
+#define RAW_TEXT "run goes on from raw text and applies no chat template; leave it out"
+#define NO_SAMPLER                                                                                 \
+    "this sampler has no definition here (temperature, top-k, top-p, min-p, penalties have)"
+#define FROM_FILE "the file's own values are used; leave it out"
+#define NO_DRAFT "drafts are not part of this build; the text would be the same"
+#define NO_SERVER "there is no server in this build"
+#define ONE_TEAM "threads are pinned by the program; -t says how many"
+
+#define OK FOREIGN_OK
+#define REFUSED FOREIGN_REFUSED
+#define ALIKE FOREIGN_ALIKE
+
+static const struct foreign table[] = {
+    /* model */
+    {"-hf|-hfr|--hf-repo", "*", NULL, REFUSED, NO_DOWNLOAD},
+    {"-hff|--hf-file", "*", NULL, REFUSED, NO_DOWNLOAD},
+    {"-hft|--hf-token", "*", NULL, REFUSED, NO_DOWNLOAD},
+    {"-mu|--model-url", "*", NULL, REFUSED, NO_DOWNLOAD},
+    {"-dr|--docker-repo", "*", NULL, REFUSED, NO_DOWNLOAD},
+    {"--lora", "*", NULL, REFUSED, "adapters are not supported"},
+    {"--lora-scaled", "*", NULL, REFUSED, "adapters are not supported"},
+    {"--control-vector", "*", NULL, REFUSED, "control vectors are not supported"},
+    {"--override-kv", "*", NULL, REFUSED, FROM_FILE},
+    {"--rope-scaling", "*", NULL, REFUSED, FROM_FILE},
+    {"--rope-scale", "*", NULL, REFUSED, FROM_FILE},
+    {"--rope-freq-base", "*", NULL, REFUSED, FROM_FILE},
+    {"--rope-freq-scale", "*", NULL, REFUSED, FROM_FILE},
+    {"--yarn-orig-ctx", "*", NULL, REFUSED, FROM_FILE},
+    {"--yarn-ext-factor", "*", NULL, REFUSED, FROM_FILE},
+    {"--yarn-attn-factor", "*", NULL, REFUSED, FROM_FILE},
+    {"--yarn-beta-slow", "*", NULL, REFUSED, FROM_FILE},
+    {"--yarn-beta-fast", "*", NULL, REFUSED, FROM_FILE},
+    {"-md|--model-draft|--spec-draft-model", "*", NULL, REFUSED, NO_DRAFT},
+    {"--spec-type", "none", NULL, OK, NO_DRAFT},
+    {"--draft|--draft-n|--draft-max|--spec-draft-n-max", "*", NULL, REFUSED, NO_DRAFT},
+    {"--check-tensors", NULL, NULL, REFUSED, "tensor values are not checked in this build"},
+    /* placement */
+    {"-ngl|--gpu-layers|--n-gpu-layers", "0|auto", NULL, OK, NO_CARDS},
+    {"-cmoe|--cpu-moe", NULL, NULL, OK, BY_BUDGET},
+    {"-ncmoe|--n-cpu-moe", "*", NULL, OK, BY_BUDGET},
+    {"-ot|--override-tensor", "*", NULL, REFUSED, BY_BUDGET},
+    {"-ts|--tensor-split", "*", NULL, REFUSED, NO_CARDS},
+    {"-sm|--split-mode", "none", NULL, OK, NO_CARDS},
+    {"-mg|--main-gpu", "0", NULL, OK, NO_CARDS},
+    {"-dev|--device", "none", NULL, OK,
+     "this build computes on the CPU; leave it out, or say none"},
+    {"-fit|--fit", "on|off", NULL, OK,
+     "what does not fit is refused with the sizes; see --ram and -c"},
+    {"-fitt|--fit-target", "*", NULL, OK, "memory is not fitted by a margin; see --ram"},
+    {"-fitc|--fit-ctx", "*", NULL, OK,
+     "the context is what -c says or the file's; it is not shrunk"},
+    {"-nkvo|--no-kv-offload", NULL, NULL, OK, "keys and values are in RAM anyway"},
+    {"-kvo|--kv-offload", NULL, NULL, REFUSED,
+     "keys and values are in RAM; this build computes on the CPU"},
+    {"--op-offload", NULL, NULL, REFUSED, "this build computes on the CPU"},
+    {"--no-op-offload", NULL, NULL, OK, "this build computes on the CPU anyway"},
+    /* loading */
+    {"--mlock", NULL, NULL, OK, OWN_MEMORY},
+    {"--mmap", NULL, NULL, OK, OWN_MEMORY},
+    {"--no-mmap", NULL, NULL, OK, OWN_MEMORY},
+    {"-lm|--load-mode", "auto|none|mmap|mlock|mmap+mlock|dio", NULL, OK, OWN_MEMORY},
+    {"-dio|--direct-io", NULL, NULL, OK, "files are always read with O_DIRECT"},
+    {"-ndio|--no-direct-io", NULL, NULL, REFUSED, "files are always read with O_DIRECT"},
+    {"-lzm|--lazy-mode", "*", NULL, OK, "no model of this build has such a table"},
+    {"--numa", "distribute|isolate|numactl", NULL, OK,
+     "threads and memory are bound to their nodes anyway; see --nodes"},
+    {"--warmup", NULL, NULL, REFUSED, "there is no warm-up run"},
+    {"--no-warmup", NULL, NULL, OK, "there is no warm-up run anyway"},
+    {"-nr|--no-repack", NULL, NULL, OK, "weights stay as they are in the file anyway"},
+    {"--repack", NULL, NULL, REFUSED, "weights stay as they are in the file"},
+    /* keys and values, context */
+    {"-ctk|--cache-type-k", "*", "kv", ALIKE, "keys and values have one type here"},
+    {"-ctv|--cache-type-v", "*", "kv", ALIKE, "keys and values have one type here"},
+    {"-fa|--flash-attn", "?on|off|auto|1|0|enabled|disabled", NULL, OK,
+     "attention has one definition here, it is neither on nor off"},
+    {"--keep", "*", NULL, OK, "nothing ever leaves the context"},
+    {"--no-context-shift", NULL, NULL, OK, "the end of the context ends the text anyway"},
+    {"--context-shift", NULL, NULL, REFUSED, "the end of the context ends the text"},
+    {"--swa-full", NULL, NULL, OK, "the whole context is kept anyway"},
+    {"-kvu|--kv-unified", NULL, NULL, OK, "there is one sequence"},
+    {"--prompt-cache", "*", NULL, REFUSED, "prompts are not kept in files"},
+    /* threads, batches */
+    {"-ub|--ubatch-size", "*", "batch", OK,
+     "tokens of one pass; the text is the same for every value"},
+    {"-b|--batch-size", "*", "batch", OK,
+     "tokens of one pass; the text is the same for every value"},
+    {"-tb|--threads-batch", "*", NULL, OK, "prompt and answer use the same threads, -t"},
+    {"-C|--cpu-mask", "*", NULL, REFUSED, ONE_TEAM},
+    {"-Cr|--cpu-range", "*", NULL, REFUSED, ONE_TEAM},
+    {"--cpu-strict", "*", NULL, REFUSED, ONE_TEAM},
+    {"--prio", "*", NULL, REFUSED, "priorities are not set; use nice"},
+    {"--poll", "*", NULL, REFUSED, "how threads wait is not a setting"},
+    /* sampling */
+    {"--samplers", "*", NULL, REFUSED, "the order of the samplers is fixed"},
+    {"--sampler-seq|--sampling-seq", "*", NULL, REFUSED, "the order of the samplers is fixed"},
+    {"--typical|--typical-p", "1|1.0", NULL, OK, NO_SAMPLER},
+    {"--top-nsigma|--top-n-sigma", "-1|-1.0", NULL, OK, NO_SAMPLER},
+    {"--xtc-probability", "0|0.0", NULL, OK, NO_SAMPLER},
+    {"--xtc-threshold", "*", NULL, REFUSED, NO_SAMPLER},
+    {"--dry-multiplier", "0|0.0", NULL, OK, NO_SAMPLER},
+    {"--dry-base", "*", NULL, REFUSED, NO_SAMPLER},
+    {"--dry-allowed-length", "*", NULL, REFUSED, NO_SAMPLER},
+    {"--dry-penalty-last-n", "*", NULL, REFUSED, NO_SAMPLER},
+    {"--dry-sequence-breaker", "*", NULL, REFUSED, NO_SAMPLER},
+    {"--dynatemp-range", "0|0.0", NULL, OK, NO_SAMPLER},
+    {"--dynatemp-exp", "*", NULL, REFUSED, NO_SAMPLER},
+    {"--mirostat", "0", NULL, OK, NO_SAMPLER},
+    {"--mirostat-lr", "*", NULL, REFUSED, NO_SAMPLER},
+    {"--mirostat-ent", "*", NULL, REFUSED, NO_SAMPLER},
+    {"-l|--logit-bias", "*", NULL, REFUSED, "no biases on the command line"},
+    {"--grammar", "*", NULL, REFUSED, "grammars are not part of this build"},
+    {"--grammar-file", "*", NULL, REFUSED, "grammars are not part of this build"},
+    {"-j|--json-schema", "*", NULL, REFUSED, "grammars are not part of this build"},
+    {"-jf|--json-schema-file", "*", NULL, REFUSED, "grammars are not part of this build"},
+    /* chat */
+    {"--jinja", NULL, NULL, REFUSED, RAW_TEXT},
+    {"--no-jinja", NULL, NULL, OK, "no chat template is applied anyway"},
+    {"--chat-template", "*", NULL, REFUSED, RAW_TEXT},
+    {"--chat-template-file", "*", NULL, REFUSED, RAW_TEXT},
+    {"--chat-template-kwargs", "*", NULL, REFUSED, RAW_TEXT},
+    {"-cnv|--conversation", NULL, NULL, REFUSED, RAW_TEXT},
+    {"-no-cnv|--no-conversation", NULL, NULL, OK, "run goes on from raw text anyway"},
+    {"-st|--single-turn", NULL, NULL, REFUSED, RAW_TEXT},
+    {"-sys|--system-prompt", "*", NULL, REFUSED, RAW_TEXT},
+    {"-sysf|--system-prompt-file", "*", NULL, REFUSED, RAW_TEXT},
+    {"-i|--interactive", NULL, NULL, REFUSED, RAW_TEXT},
+    {"-if|--interactive-first", NULL, NULL, REFUSED, RAW_TEXT},
+    {"-r|--reverse-prompt", "*", NULL, REFUSED,
+     "the text ends at an end token, at -n or at the context's end"},
+    {"--reasoning-format", "*", NULL, REFUSED, RAW_TEXT},
+    {"-rea|--reasoning", "*", NULL, REFUSED, RAW_TEXT},
+    {"--reasoning-budget", "*", NULL, REFUSED, RAW_TEXT},
+    /* what is printed */
+    {"--color|-co", "?on|off|auto", NULL, OK,
+     "text is never coloured; other lines are on a terminal"},
+    {"--simple-io", NULL, NULL, OK, "the text is written as plain bytes anyway"},
+    {"--perf", NULL, NULL, OK, "the closing line is always printed"},
+    {"--no-perf", NULL, NULL, REFUSED, "the closing line is always printed, on standard error"},
+    {"-sp|--special", NULL, NULL, REFUSED, "control tokens are not printed as text"},
+    {"--no-escape", NULL, NULL, OK, "the prompt is taken as it is anyway; -e changes that"},
+    {"-lv|--verbosity|--log-verbosity", "*", NULL, REFUSED, "say -v, or -v -v for more"},
+    {"--log-disable", NULL, NULL, REFUSED,
+     "everything but the text goes to standard error: 2>/dev/null"},
+    {"--log-file", "*", NULL, REFUSED, "everything but the text goes to standard error: 2>FILE"},
+    {"--log-colors", "*", NULL, REFUSED, "NO_COLOR=1 in the environment does it"},
+    /* other programs of theirs */
+    {"--host", "*", NULL, REFUSED, NO_SERVER},
+    {"--port", "*", NULL, REFUSED, NO_SERVER},
+    {"-np|--parallel", "1", NULL, OK, "there is one sequence in this build"},
+    {"--api-key", "*", NULL, REFUSED, NO_SERVER},
+};
+
+int word_in(const char *list, const char *s, size_t n)
+{
+    for (;;) {
+        size_t len = strcspn(list, "|"), same = 0;
+
+        while (same < n && same < len &&
+               (list[same] == s[same] || (list[same] == '-' && s[same] == '_')))
+            same++;
+        if (same == n && n == len)
+            return 1;
+        if (!list[len])
+            return 0;
+        list += len + 1;
+    }
+}
+
+const struct foreign *foreign_find(const char *word, size_t n)
+{
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (word_in(table[i].names, word, n))
+            return &table[i];
+    return NULL;
+}

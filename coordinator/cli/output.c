@@ -1,0 +1,123 @@
+/* Writing results. write(2) alone: what was written is out, whatever happens next. */
+#define _GNU_SOURCE
+#include "coordinator/cli/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "coordinator/model/tokenizer.h"
+
+int output_bytes(int fd, const char *name, const void *data, size_t n, struct err *e)
+{
+    const char *at = data;
+
+    while (n) {
+        ssize_t k = write(fd, at, n);
+
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0 && errno == EPIPE)
+            return err_set(e, -EPIPE, "%s was closed by its reader: stopped", name);
+        if (k < 0)
+            return err_set(e, -errno, "%s: cannot write: %s", name, strerror(errno));
+        at += k;
+        n -= (size_t)k;
+    }
+    return 0;
+}
+
+int output_open(struct output *o, const char *path, struct err *e)
+{
+    *o = (struct output){.path = path, .fd = -1};
+    o->fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (o->fd < 0 && errno == ENOENT) {
+        o->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        o->ours = o->fd >= 0;
+    }
+    if (o->fd < 0) {
+        o->path = NULL;
+        return err_set(e, -errno, "%s: cannot write: %s", path, strerror(errno));
+    }
+    return 0;
+}
+
+int output_write(struct output *o, const void *data, size_t n, struct err *e)
+{
+    if (!o->written && ftruncate(o->fd, 0) && errno != EINVAL) /* EINVAL: a pipe or a device */
+        return err_set(e, -errno, "%s: cannot write: %s", o->path, strerror(errno));
+    o->written = 1;
+    return output_bytes(o->fd, o->path, data, n, e);
+}
+
+int output_close(struct output *o, struct err *e)
+{
+    int rc = 0;
+
+    if (!o->path)
+        return 0;
+    if (o->ours && !o->written)
+        unlink(o->path);
+    if (close(o->fd))
+        rc = err_set(e, -errno, "%s: cannot write: %s", o->path, strerror(errno));
+    *o = (struct output){.fd = -1};
+    return rc;
+}
+
+int output_folder(const char *path, struct err *e)
+{
+    if (mkdir(path, 0777) && errno != EEXIST)
+        return err_set(e, -errno, "%s: cannot make the folder: %s", path, strerror(errno));
+    if (access(path, W_OK | X_OK))
+        return err_set(e, -errno, "%s: cannot write: %s", path, strerror(errno));
+    return 0;
+}
+
+/* Most bytes that one call of the tokenizer takes. */
+int input_text(const char *path, char **text, size_t *n, struct err *e)
+{
+    int from_stdin = !path || !strcmp(path, "-"), rc = 0;
+    int fd = from_stdin ? 0 : open(path, O_RDONLY | O_CLOEXEC);
+    size_t cap = 0;
+    char *buf = NULL, *more;
+
+    if (from_stdin)
+        path = "standard input";
+    *n = 0;
+    if (fd < 0)
+        return err_set(e, -errno, "%s: cannot open: %s", path, strerror(errno));
+    for (;;) {
+        ssize_t got;
+
+        if (*n == cap) {
+            cap = cap ? 2 * cap : 1 << 16;
+            if (cap > 2 * (size_t)TOKENIZE_TEXT_MAX || !(more = realloc(buf, cap))) {
+                rc = err_set(e, -ENOMEM, "%s: too long, at most %d bytes work", path,
+                             TOKENIZE_TEXT_MAX);
+                goto done;
+            }
+            buf = more;
+        }
+        got = read(fd, buf + *n, cap - *n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            rc = err_set(e, -errno, "%s: cannot read: %s", path, strerror(errno));
+            goto done;
+        }
+        if (!got)
+            break;
+        *n += (size_t)got;
+    }
+    *text = buf;
+    buf = NULL; /* handed over */
+done:
+    if (!from_stdin)
+        close(fd);
+    free(buf);
+    return rc;
+}

@@ -1,0 +1,38 @@
+/* The one piece of global state of the program: what signals set. */
+#include "coordinator/cli/stop.h"
+
+#include <signal.h>
+#include <stddef.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t may_ask, asked;
+
+static void on_signal(int sig)
+{
+    if (!may_ask || asked) {
+        if (isatty(2)) /* a progress bar or a running value may be there */
+            (void)!write(2, "\n", 1);
+        _exit(128 + sig);
+    }
+    asked = 128 + sig;
+}
+
+void stop_install(void)
+{
+    struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+
+    sigemptyset(&sa.sa_mask);
+    sigaction(SIGINT, &sa, NULL);
+    sigaction(SIGTERM, &sa, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+void stop_may_ask(int on)
+{
+    may_ask = on;
+}
+
+int stop_asked(void)
+{
+    return asked;
+}

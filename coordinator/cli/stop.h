@@ -1,0 +1,10 @@
+/* Ctrl-C (SIGINT) and SIGTERM. While an answer is written the first one asks for its end, the
+ * second leaves at once; at any other time (loading, teardown) the first one leaves at once.
+ * Leaving at once takes the workers along: they die with this process. */
+#pragma once
+
+void stop_install(void);
+/* From here on, or no longer, the first signal only asks. */
+void stop_may_ask(int on);
+/* The exit status to end with (128 + signal), or 0: nobody asked. */
+int stop_asked(void);

@@ -1,0 +1,96 @@
+/* The program `conclave`: picks the command, prepares the signals, no more. */
+#include <stdio.h>
+#include <string.h>
+
+#include "coordinator/cli/args.h"
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/nearest.h"
+#include "coordinator/cli/stop.h"
+
+static const struct verb {
+    const char *name, *about;
+    int (*run)(int argc, char **argv);
+    int hidden; /* 1: for developers, not in the overview */
+} verbs[] = {
+    {"run", "go on from a text", cmd_run, 0},
+    {"eval", "the logits of given tokens", cmd_eval, 0},
+    {"perplexity", "how surprised the model is by a text", cmd_perplexity, 0},
+    {"tokenize", "the token ids of a text", cmd_tokenize, 0},
+};
+enum { N_VERBS = sizeof verbs / sizeof *verbs };
+
+static void overview(FILE *to)
+{
+    fprintf(
+        to,
+        "conclave: Mixture-of-Experts models, their experts computed in processes of their own\n\n"
+        "usage: conclave COMMAND [flags]\n\n");
+    for (size_t i = 0; i < N_VERBS; i++)
+        if (!verbs[i].hidden)
+            fprintf(to, "  %-12s %s\n", verbs[i].name, verbs[i].about);
+    fprintf(
+        to,
+        "\nconclave COMMAND --help says more. conclave --version: release, build and compiler.\n"
+        "The text goes to standard output, everything else to standard error. Exit status: 0; 1 "
+        "after\n"
+        "an error, told in one line; 2 for a wrong command line; 130 after Ctrl-C.\n"
+        "\n"
+        "  conclave run -m model.gguf -p \"Once upon a time\"\n");
+}
+
+static const struct verb *find(const char *name)
+{
+    for (size_t i = 0; i < N_VERBS; i++)
+        if (!strcmp(verbs[i].name, name))
+            return &verbs[i];
+    return NULL;
+}
+
+static int unknown(const char *name)
+{
+    struct nearest s;
+
+    nearest_begin(&s, name, strlen(name));
+    for (size_t i = 0; i < N_VERBS; i++)
+        if (!verbs[i].hidden)
+            nearest_try(&s, verbs[i].name);
+    if (*name == '-')
+        fprintf(stderr,
+                "conclave: the command comes first: conclave run %s ...; see conclave --help\n",
+                name);
+    else if (s.near)
+        fprintf(stderr, "conclave: no command %s; do you mean %s?\n", name, s.near);
+    else
+        fprintf(stderr, "conclave: no command %s; see conclave --help\n", name);
+    return 2;
+}
+
+static int help(int argc, char **argv)
+{
+    char *words[2] = {argc > 2 ? argv[2] : NULL, "--help"};
+    const struct verb *v = argc > 2 ? find(argv[2]) : NULL;
+
+    if (v)
+        return v->run(2, words);
+    if (argc > 2)
+        return unknown(argv[2]);
+    overview(stdout);
+    return args_flush_stdout();
+}
+
+int main(int argc, char **argv)
+{
+    const struct verb *v;
+
+    stop_install();
+    if (argc < 2) {
+        overview(stderr);
+        return 2;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
+        return help(argc, argv);
+    if (!strcmp(argv[1], "--version"))
+        return args_version();
+    v = find(argv[1]);
+    return v ? v->run(argc - 1, argv + 1) : unknown(argv[1]);
+}
