@@ -39,20 +39,6 @@ INLINE const char *row_at(const uint32_t *list, const void *base, size_t stride,
     return (const char *)base + (list ? list[j] : j) * stride;
 }
 
-/* the folds (LANE8) of eight registers, in order */
-INLINE __m256 fold8x8(const __m256 a[8])
-{
-    __m256 q[4], h[2];
-
-    for (int i = 0; i < 4; i++) /* lanes l + l+4: a[i] low half, a[i+4] high half */
-        q[i] = _mm256_add_ps(_mm256_permute2f128_ps(a[i], a[i + 4], 0x20),
-                             _mm256_permute2f128_ps(a[i], a[i + 4], 0x31));
-    for (int i = 0; i < 2; i++) /* (0+4)+(2+6), (1+5)+(3+7) of two registers */
-        h[i] = _mm256_add_ps(_mm256_shuffle_ps(q[2 * i], q[2 * i + 1], 0x44),
-                             _mm256_shuffle_ps(q[2 * i], q[2 * i + 1], 0xEE));
-    return _mm256_add_ps(_mm256_shuffle_ps(h[0], h[1], 0x88), _mm256_shuffle_ps(h[0], h[1], 0xDD));
-}
-
 /* s[query][j] = score of key first + j, j < count; up to ACC/Q - 1 more entries are overwritten. */
 INLINE void scores(enum kv_type type, const int Q, const struct attention_keys *a,
                    const float *const *q, size_t first, size_t count, float (*s)[ATTENTION_CHUNK])

@@ -11,6 +11,20 @@ static inline float fold8(__m256 l)
     return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
 }
 
+/* the folds (LANE8) of eight registers, in order */
+static inline __attribute__((always_inline)) __m256 fold8x8(const __m256 a[8])
+{
+    __m256 q[4], h[2];
+
+    for (int i = 0; i < 4; i++) /* lanes l + l+4: a[i] low half, a[i+4] high half */
+        q[i] = _mm256_add_ps(_mm256_permute2f128_ps(a[i], a[i + 4], 0x20),
+                             _mm256_permute2f128_ps(a[i], a[i + 4], 0x31));
+    for (int i = 0; i < 2; i++) /* (0+4)+(2+6), (1+5)+(3+7) of two registers */
+        h[i] = _mm256_add_ps(_mm256_shuffle_ps(q[2 * i], q[2 * i + 1], 0x44),
+                             _mm256_shuffle_ps(q[2 * i], q[2 * i + 1], 0xEE));
+    return _mm256_add_ps(_mm256_shuffle_ps(h[0], h[1], 0x88), _mm256_shuffle_ps(h[0], h[1], 0xDD));
+}
+
 /* lanes 0..7, 8..15, 16..23, 24..31 */
 static inline float fold32(const __m256 l[4])
 {
