@@ -267,6 +267,11 @@ static void test_infos(void)
     refused(&w, "m.gguf: byte 37: tensor 0 'a': size overflows: 1099511627776 x 1099511627776 x 1 "
                 "x 1 values");
     build_begin(&w, 3);
+    build_tensor(&w, "a", 0, 1, (const uint64_t[]){1ull << 61}, 4);
+    build_end(&w);
+    refused(&w, "m.gguf: byte 45: tensor 0 'a': size overflows: 2305843009213693952 x 1 x 1 x 1 "
+                "values of F32");
+    build_begin(&w, 3);
     build_tensor(&w, "blk.3.ffn_up_exps.weight", 8, 1, (const uint64_t[]){48}, 4);
     build_end(&w);
     refused(&w, "m.gguf: byte 68: tensor 0 'blk.3.ffn_up_exps.weight': row of 48 values is not a "

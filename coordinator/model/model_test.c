@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "coordinator/model/model.h"
 
+#include <fnmatch.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -128,7 +129,7 @@ enum {
 
 struct change {
     const char *arch;    /* NULL: qwen3moe */
-    const char *skip;    /* a key or a tensor that is left out */
+    const char *skip;    /* keys (a pattern) or a tensor left out */
     const char *reshape; /* a tensor that gets other dims */
     uint64_t dims[3];
     const char
@@ -150,7 +151,7 @@ static const char *key(const struct change *c, const char *name)
     static char full[100];
 
     snprintf(full, sizeof full, "%s.%s", arch_of(c), name);
-    return c->skip && !strcmp(c->skip, name) ? NULL : full;
+    return c->skip && !fnmatch(c->skip, name, 0) ? NULL : full;
 }
 static void key_u32(struct build *w, const struct change *c, const char *name, uint32_t v)
 {
@@ -487,6 +488,27 @@ static void values_differ(struct build *w)
 {
     build_u32(w, "qwen3moe.attention.value_length", 8);
 }
+static void heads_3_and_2(struct build *w)
+{
+    build_u32(w, "qwen3moe.attention.head_count", 3);
+    build_u32(w, "qwen3moe.attention.head_count_kv", 2);
+}
+static void rot_3(struct build *w)
+{
+    build_u32(w, "qwen3moe.rope.dimension_count", 3);
+}
+static void base_0(struct build *w)
+{
+    build_f32(w, "qwen3moe.rope.freq_base", 0);
+}
+static void eps_negative(struct build *w)
+{
+    build_f32(w, "qwen3moe.attention.layer_norm_rms_epsilon", -1);
+}
+static void scale_in_f16(struct build *w)
+{
+    build_tensor(w, "blk.1.attn_k.scale", 1, 1, (const uint64_t[]){1}, 2);
+}
 static void arch_number(struct build *w)
 {
     build_u32(w, "general.architecture", 7);
@@ -587,6 +609,15 @@ static void test_refused_keys(void)
             "the same for all layers)");
     refused((struct change){.more_keys = values_differ}, 0,
             "attention.value_length: 8 (the same as attention.key_length)");
+    refused((struct change){.skip = "attention.head_count*", .more_keys = heads_3_and_2}, 0,
+            "attention.head_count_kv: 2 (a divisor of attention.head_count)");
+    refused((struct change){.more_keys = rot_3}, 0, "rope.dimension_count: 3 (an even number)");
+    refused((struct change){.skip = "rope.freq_base", .more_keys = base_0}, 0,
+            "qwen3moe.rope.freq_base: 0 (above 0)");
+    refused((struct change){.skip = "attention.layer_norm_rms_epsilon", .more_keys = eps_negative},
+            0, "qwen3moe.attention.layer_norm_rms_epsilon: -1 (0 or more)");
+    refused((struct change){.more_tensors = scale_in_f16}, 1,
+            "tensor 'blk.1.attn_k.scale': type F16 (F32)");
     refused((struct change){.more_keys = sigmoid_router}, 1,
             "key 'qwen3moe.expert_gating_func': 2 (absent or 1: anything else is not supported for "
             "qwen3moe)");
