@@ -212,13 +212,6 @@ static void *run(void *arg)
     return NULL;
 }
 
-static uint32_t any_owner(void *arg, uint32_t share)
-{
-    struct paging *p = arg;
-
-    return p->c.owner[share];
-}
-
 static void start_places(struct paging *p)
 {
     const struct geometry *g = p->c.geo;
@@ -248,9 +241,7 @@ int paging_start(const struct paging_config *c, struct paging **out, struct err 
                                 .calls = c->calls,
                                 .amends = c->amends,
                                 .ring_calls = 0,
-                                .first = 1,
-                                .any_owner = any_owner,
-                                .arg = p};
+                                .first = 1};
     int rc;
 
     if (!p)
