@@ -1,97 +1,43 @@
 /* conclave inspect: what is in a model file, for people and, with --json, for scripts. Reads the
  * front part only, so it takes no longer for a large model than for a small one. */
-#include <errno.h>
-#include <getopt.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "coordinator/cli/args.h"
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/common.h"
 #include "coordinator/json/json_write.h"
 #include "coordinator/model/model.h"
 #include "kernels/type/type.h"
 
-static const char help[] = "conclave inspect: print what is in a model file\n"
-                           "\n"
-                           "usage: conclave inspect [--json] MODEL\n"
-                           "\n"
-                           "  MODEL, -m, --model FILE   GGUF file; any part of a split model\n"
-                           "      --json                one JSON object in place of the table\n"
-                           "  -h, --help                this text\n"
-                           "\n"
-                           "Sizes are those of the weights in the file: KiB = 1024 bytes. Warnings "
-                           "go to standard error.\n";
-
 int cmd_inspect(int argc, char **argv);
 
 struct options {
-    const char *model;
+    const char *operand, *model;
     int json;
 };
 
-/* --- options -----------------------------------------------------------------------------------
- */
-
-static int usage_error(const char *text, const char *arg)
-{
-    fprintf(stderr, "conclave: inspect: %s%s; see conclave inspect --help\n", text, arg);
-    return 2;
-}
-
-static int take_model(struct options *o, const char *model, int *status)
-{
-    if (o->model) {
-        *status = usage_error("one model at a time, not also ", model);
-        return 1;
-    }
-    o->model = model;
-    return 0;
-}
-
-/* 0: go on; otherwise *status is the exit status. */
-static int parse(int argc, char **argv, struct options *o, int *status)
-{
-    static const struct option names[] = {
-        {"model", required_argument, NULL, 'm'},
-        {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
-        {0},
-    };
-    int c;
-
-    optind = 0; /* a command may be called after another scan of argv */
-    opterr = 0;
-    while ((c = getopt_long(argc, argv, ":m:h", names, NULL)) != -1) {
-        const char *arg = argv[optind - 1];
-
-        switch (c) {
-        case 'm':
-            if (take_model(o, optarg, status))
-                return 1;
-            break;
-        case 'j':
-            o->json = 1;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            *status = fflush(stdout) ? 1 : 0;
-            return 1;
-        case ':':
-            *status = usage_error("a value is missing after ", arg);
-            return 1;
-        default:
-            *status = usage_error("options are -m, --json and --help, not ", arg);
-            return 1;
-        }
-    }
-    for (; optind < argc; optind++)
-        if (take_model(o, argv[optind], status))
-            return 1;
-    if (!o->model) {
-        *status = usage_error("MODEL is missing", "");
-        return 1;
-    }
-    return 0;
-}
+static const struct flag table[] = {
+    {.arg = "MODEL",
+     .group = "file",
+     .kind = FLAG_STRING,
+     .at = offsetof(struct options, operand),
+     .help = "see -m"},
+    {.name = "model",
+     .letter = 'm',
+     .arg = "FILE",
+     .kind = FLAG_STRING,
+     .at = offsetof(struct options, model),
+     .help = "GGUF file, any part of a split model; the -m may be left out"},
+    {.name = "json",
+     .group = "output",
+     .kind = FLAG_ON,
+     .at = offsetof(struct options, json),
+     .help = "one JSON object in place of the table"},
+    {.kind = 0},
+};
 
 /* --- numbers and texts for people --------------------------------------------------------------
  */
@@ -496,28 +442,38 @@ static int print_json(const struct model *m, struct err *e)
 int cmd_inspect(int argc, char **argv)
 {
     struct options o = {0};
+    const struct args a = {
+        .verb = "inspect",
+        .about = "print what is in a model file",
+        .usage = "MODEL [--json]",
+        .notes = "Sizes are those of the weights in the file; 1 KiB = 1024 bytes. Warnings go to "
+                 "standard error.\n",
+        .foreign = 0,
+        .part = {{table, &o}},
+    };
     struct model *m = NULL;
     struct err e = {0};
     int status;
 
-    if (parse(argc, argv, &o, &status))
+    if (args_parse(&a, argc, argv, &status))
         return status;
-    if (model_open(o.model, MODEL_ANY_TYPE, &m, &e))
-        goto fail;
+    if (o.operand && o.model)
+        return args_usage(a.verb, "one model at a time, not %s and also %s", o.operand, o.model);
+    if (!o.operand && !o.model)
+        return args_usage(a.verb, "MODEL is missing; see conclave %s --help", a.verb);
+    status = 1;
+    if (model_open(o.operand ? o.operand : o.model, MODEL_ANY_TYPE, &m, &e))
+        goto done;
     for (size_t i = 0; i < m->n_warnings; i++)
         fprintf(stderr, "conclave: warning: %s\n", m->warning[i]);
     if (!o.json)
         print_table(m);
     else if (print_json(m, &e))
-        goto fail;
-    if (fflush(stdout) || ferror(stdout)) {
-        err_set(&e, -EIO, "cannot write to standard output: %s", strerror(errno));
-        goto fail;
-    }
+        goto done;
+    status = args_flush_stdout();
+done:
+    if (e.code)
+        report_error(&e);
     model_close(m);
-    return 0;
-fail:
-    fprintf(stderr, "conclave: %s\n", e.msg);
-    model_close(m);
-    return 1;
+    return status;
 }

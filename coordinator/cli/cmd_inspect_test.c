@@ -132,12 +132,12 @@ static void fails(int want, const char *text, const char *a, const char *b, cons
 static void test_failures(void)
 {
     fails(2, "MODEL is missing", NULL, NULL, NULL);
-    fails(2, "one model at a time, not also y", "x", "y", NULL);
-    fails(2, "one model at a time, not also y", "-m", "x", "y");
-    fails(2, "options are -m, --json and --help, not --jsno", "--jsno", DEMO, NULL);
-    fails(2, "not -q", "-q", DEMO, NULL);
-    fails(2, "not --json=1", "--json=1", DEMO, NULL);
-    fails(2, "a value is missing after -m", DEMO, "-m", NULL);
+    fails(2, "what is 'y'?", "x", "y", NULL);
+    fails(2, "one model at a time, not y and also x", "-m", "x", "y");
+    fails(2, "no option --jsno; do you mean --json?", "--jsno", DEMO, NULL);
+    fails(2, "no option -q", "-q", DEMO, NULL);
+    fails(2, "--json takes no value", "--json=1", DEMO, NULL);
+    fails(2, "-m needs a value", DEMO, "-m", NULL);
     fails(1, "nothing.gguf: cannot open: No such file or directory", "tests/nothing.gguf", NULL,
           NULL);
     fails(1, "tests/golden: is a directory", "tests/golden", NULL, NULL);
