@@ -61,15 +61,9 @@ $(B)/build_id.h: $(SRC) $(HDR) Makefile
 	@printf '#define BUILD_ID "%.16s"\n' "$$(cat $(SRC) $(HDR) Makefile | sha256sum)" > $@.new
 	@cmp -s $@.new $@ || mv $@.new $@; rm -f $@.new
 
-$(B)/obj/%_avx2.o: %_avx2.c
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(AVX2) -MMD -c -o $@ $<
-$(B)/obj/%_avx512.o: %_avx512.c
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(AVX512) -MMD -c -o $@ $<
-$(B)/obj/kernels/%.o: kernels/%.c
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(REF) -MMD -c -o $@ $<
+# flags by what a file is
+isa = $(if $(filter %_avx2.c,$(1)),$(AVX2),$(if $(filter %_avx512.c,$(1)),$(AVX512),\
+	$(if $(filter kernels/%,$(1)),$(REF))))
 # the only file that sees the id, so that one changed line does not rebuild everything
 $(B)/obj/shm/build_id.o: shm/build_id.c $(B)/build_id.h
 	@mkdir -p $(@D)
@@ -77,7 +71,7 @@ $(B)/obj/shm/build_id.o: shm/build_id.c $(B)/build_id.h
 $(B)/obj/shm/team.o: CFLAGS += -fopenmp
 $(B)/obj/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -MMD -c -o $@ $<
+	$(CC) $(CFLAGS) $(call isa,$<) -MMD -c -o $@ $<
 
 $(B)/bin/conclave: $(call obj,coordinator/main.c $(COORD) $(SHM) $(KERNELS))
 $(B)/bin/conclave-cpu: $(call obj,cpu-worker/main.c $(CPUW) $(SHM) $(KERNELS))
@@ -123,4 +117,5 @@ clean:
 
 .PHONY: all tests fuzzers test check bench fuzz install clean compile_commands.json
 .SECONDARY:
+# make reads what each object was made from
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
