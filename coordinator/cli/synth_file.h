@@ -1,0 +1,21 @@
+/* Writes a qwen3moe model of any size with random weights. The layers' shapes are a real model's,
+ * so that calls, reads and caches are; what it says means nothing. */
+#pragma once
+#include <stdint.h>
+
+#include "shm/err.h"
+
+struct synth_shape {
+    uint32_t layers, embd, ff, experts, used, heads, kv_heads, head_dim, vocab, ctx;
+    uint32_t type, trunk_type; /* kernels/type/type.h: experts; matrices of the trunk */
+    uint64_t seed;
+    const char
+        *tokenizer; /* GGUF file whose tokenizer is copied, vocab tokens; NULL: one is made */
+};
+
+/* Token 0 to 255 are the bytes, 256 the end of text, the rest (if any) unused ones. */
+enum { SYNTH_VOCAB_MIN = 257 };
+
+/* Writes path.part, then gives it its name: no half file under `path` whatever happens. *bytes: its
+ * size. Every byte follows from s (and the tokenizer's file). */
+int synth_write(const struct synth_shape *s, const char *path, uint64_t *bytes, struct err *e);

@@ -1,0 +1,22 @@
+/* Random weights in a file's block formats, as fast as a disk takes them: random bytes where a
+ * block has its numbers, chosen scales where it has its scales, so that the values have the mean 0
+ * and the standard deviation that was asked for, and none is NaN or infinite. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shm/err.h"
+
+struct synth_fill {
+    uint32_t type;
+    size_t block_bytes;
+    float sd;
+    uint64_t state[4];
+    uint16_t half[4096];    /* f16, bf16: values; block formats: scales */
+    uint8_t packed[64][12]; /* q4_k: eight scales and mins */
+};
+
+/* f32, f16, bf16, q8_0, q4_k, q6_k; another type: -EINVAL. The same seed gives the same bytes. */
+int synth_fill_begin(struct synth_fill *f, uint32_t type, double sd, uint64_t seed, struct err *e);
+/* The next bytes, whole blocks. */
+void synth_fill_blocks(struct synth_fill *f, void *out, size_t bytes);
