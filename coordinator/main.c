@@ -16,6 +16,7 @@ static const struct verb {
     {"eval", "the logits of given tokens", cmd_eval, 0},
     {"perplexity", "how surprised the model is by a text", cmd_perplexity, 0},
     {"tokenize", "the token ids of a text", cmd_tokenize, 0},
+    {"inspect", "what a model file holds", cmd_inspect, 0},
 };
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 

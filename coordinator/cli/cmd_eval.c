@@ -233,8 +233,7 @@ static int evaluate(struct eval *v, struct dump *dump, struct err *e)
     if (v->flags.greedy && (go_on(v, last, e) || print_greedy(v, e)))
         return -1;
     v->wall = seconds_now() - start;
-    if (v->engine.verbose)
-        engine_print_processes(v->en);
+    engine_flags_processes(&v->engine, v->en);
     return v->engine.stats ? write_stats(v, e) : 0;
 }
 

@@ -200,8 +200,7 @@ static int evaluate(struct perplexity *p, struct err *e)
     printf("%.5f\n", figure(p));
     if (fflush(stdout) || ferror(stdout))
         return err_set(e, -EIO, "cannot write to standard output: %s", strerror(errno));
-    if (p->engine.verbose)
-        engine_print_processes(p->en);
+    engine_flags_processes(&p->engine, p->en);
     return p->engine.stats ? write_stats(p, windows, e) : 0;
 }
 

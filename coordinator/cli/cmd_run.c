@@ -509,8 +509,7 @@ static int go_on(struct run *r, struct engine *en, struct err *e)
     r->prompt_phase = phase_between(&s[0], &s[1], t[1] - t[0]);
     r->answer_phase = phase_between(&s[1], &s[2], t[2] - t[1]);
     closing_line(r, r->ids.n - r->n_prompt);
-    if (r->engine.verbose)
-        engine_print_processes(en);
+    engine_flags_processes(&r->engine, en);
     if (r->engine.stats && write_stats(r, r->ids.n - r->n_prompt, &s[2], e))
         return 1;
     return stop_asked();

@@ -76,7 +76,11 @@ const struct flag engine_flag_table[] = {
      .group = "reports",
      .kind = FLAG_COUNT,
      .at = AT(verbose),
-     .help = "say what was decided and which processes did what; twice: more"},
+     .help = "say what was decided; twice: more"},
+    {.name = "processes",
+     .kind = FLAG_ON,
+     .at = AT(processes),
+     .help = "say at the end which processes ran and what each did (-v does too)"},
     {.name = "stats",
      .arg = "FILE",
      .kind = FLAG_STRING,
@@ -241,7 +245,9 @@ void stats_put_engine(struct json_out *j, const struct engine_flags *f, const st
     put_u64(j, "nodes", s->nodes);
     put_u64(j, "n_slabs", s->n_slabs);
     put_u64(j, "trunk_bytes", s->trunk_bytes);
-    put_u64(j, "expert_bytes", s->expert_bytes);
+    put_u64(j, "experts", (uint64_t)m->n_layers * m->n_experts);
+    put_u64(j, "slab_bytes_all", s->expert_bytes);
+    put_u64(j, "slab_bytes_one", s->expert_one_bytes);
     put_u64(j, "slab_bytes", s->slab_bytes);
     put_u64(j, "kv_bytes", s->kv_bytes);
     put_ms(j, "load_ms", 1e-9 * (double)s->load_ns);
@@ -258,6 +264,12 @@ void stats_put_engine(struct json_out *j, const struct engine_flags *f, const st
     put_u64(j, "expert_reads", s->expert_reads);
     put_u64(j, "bytes_read", s->bytes_read);
     put_workers(j, s);
+}
+
+void engine_flags_processes(const struct engine_flags *f, const struct engine *en)
+{
+    if (f->processes || f->verbose)
+        engine_print_processes(en);
 }
 
 int report_error(const struct err *e)

@@ -11,7 +11,7 @@ struct engine_flags {
     const char *model, *stats;
     uint32_t threads, nodes, batch;
     uint64_t ram;
-    int kv, verbose;
+    int kv, verbose, processes;
 };
 extern const struct flag engine_flag_table[];
 extern const char engine_flags_notes[]; /* for help */
@@ -36,6 +36,9 @@ double seconds_now(void);
 void stats_put_phase(struct json_out *j, const char *key, const struct phase *p);
 void stats_put_engine(struct json_out *j, const struct engine_flags *f, const struct model *m,
                       uint32_t n_ctx, const struct engine_stats *s);
+
+/* After the work: --processes, or -v. */
+void engine_flags_processes(const struct engine_flags *f, const struct engine *en);
 
 /* "conclave: " and the message; returns 1. Nothing if no error is set. */
 int report_error(const struct err *e);
