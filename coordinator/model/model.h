@@ -36,7 +36,8 @@ struct model_tensor {
     const char *name; /* borrowed from the gguf */
     enum model_kind kind;
     uint32_t type; /* kernels/type/type.h */
-    uint32_t n_dims;
+    uint32_t n_dims;    /* by its use, whatever the file says: 1 a vector, 2 an operand of products
+                           or rows to look up, even if there is only one row */
     uint64_t dims[4];   /* as in the file, dims[0] contiguous; missing ones are 1 */
     uint64_t row_bytes; /* of dims[0] values */
     uint64_t bytes;     /* row_bytes * dims[1] * dims[2] * dims[3] */

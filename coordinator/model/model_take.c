@@ -154,7 +154,7 @@ static void claim(struct model *m, const struct gguf_tensor *t)
 }
 
 static int take(struct model *m, const char *name, enum model_kind kind, int optional,
-                uint64_t cols, uint64_t rows, uint32_t *out, struct err *e)
+                uint32_t n_dims, uint64_t cols, uint64_t rows, uint32_t *out, struct err *e)
 {
     const uint64_t dims[4] = {cols, rows, 1, 1};
     const struct gguf_tensor *t;
@@ -171,7 +171,7 @@ static int take(struct model *m, const char *name, enum model_kind kind, int opt
     *mt = (struct model_tensor){.name = t->name.s,
                                 .kind = kind,
                                 .type = t->type,
-                                .n_dims = t->n_dims,
+                                .n_dims = n_dims,
                                 .row_bytes = t->row_bytes,
                                 .bytes = t->bytes,
                                 .shard = t->shard,
@@ -184,7 +184,7 @@ static int take(struct model *m, const char *name, enum model_kind kind, int opt
 static int take_scale(struct model *m, const char *name, enum model_kind kind, uint64_t n,
                       uint32_t *out, struct err *e)
 {
-    if (take(m, name, kind, 1, n, 1, out, e))
+    if (take(m, name, kind, 1, 1, n, 1, out, e))
         return -EINVAL;
     if (*out != MODEL_NONE && m->tensor[*out].type != W_F32) {
         const struct gguf_tensor *t = gguf_tensor(m->g, name);
@@ -204,7 +204,8 @@ int model_tensor(struct model *m, enum model_kind kind, int optional, uint64_t c
     va_start(ap, fmt);
     vsnprintf(name, sizeof name, fmt, ap);
     va_end(ap);
-    return take(m, name, kind, optional, cols, rows, out, e);
+    return take(m, name, kind, optional, rows > 1 || kind == MODEL_EMBEDDING ? 2 : 1, cols, rows,
+                out, e);
 }
 
 int model_weight(struct model *m, enum model_kind kind, int optional, uint64_t cols, uint64_t rows,
@@ -218,7 +219,7 @@ int model_weight(struct model *m, enum model_kind kind, int optional, uint64_t c
     va_end(ap);
     *out = (struct model_weight){MODEL_NONE, MODEL_NONE, MODEL_NONE};
     snprintf(name, sizeof name, "%s.weight", stem);
-    if (take(m, name, kind, optional, cols, rows, &out->w, e))
+    if (take(m, name, kind, optional, 2, cols, rows, &out->w, e))
         return -EINVAL;
     if (out->w == MODEL_NONE)
         return 0;
@@ -226,7 +227,7 @@ int model_weight(struct model *m, enum model_kind kind, int optional, uint64_t c
     if (take_scale(m, name, kind, 1, &out->scale, e))
         return -EINVAL;
     snprintf(name, sizeof name, "%s.bias", stem);
-    return take(m, name, kind, 1, rows, 1, &out->bias, e);
+    return take(m, name, kind, 1, 1, rows, 1, &out->bias, e);
 }
 
 /* --- experts -----------------------------------------------------------------------------------

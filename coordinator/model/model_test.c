@@ -370,6 +370,17 @@ static void look_companions(const struct model *m)
     CHECK_EQ(m->n_warnings, 0);
 }
 
+static void bias_of_two_dims(struct build *w)
+{
+    build_tensor(w, "blk.1.attn_q.bias", 1, 2, (const uint64_t[]){HEADS * HD, 1}, 2 * HEADS * HD);
+}
+static void look_bias(const struct model *m)
+{
+    CHECK_EQ(m->tensor[m->layer[1].attn_q.bias].n_dims, 1); /* whoever widens vectors must see it */
+    CHECK_EQ(m->tensor[m->layer[1].attn_q.w].n_dims, 2);
+    CHECK_EQ(m->tensor[m->layer[1].attn_norm].n_dims, 1);
+    CHECK_EQ(m->tensor[m->token_embd].n_dims, 2);
+}
 static void stray_scale(struct build *w)
 {
     one(w, "blk.0.ffn_gate_up_exps.scale", EXPERTS);
@@ -526,6 +537,7 @@ static void test_made(void)
     accepted(&(struct change){.skip = "output.weight"}, look_tied);
     accepted(&(struct change){.skip = "expert_feed_forward_length"}, look_derived);
     accepted(&(struct change){.more_tensors = companions}, look_companions);
+    accepted(&(struct change){.more_tensors = bias_of_two_dims}, look_bias);
     accepted(&(struct change){.more_tensors = strangers}, look_strangers);
     accepted(&(struct change){.more_keys = is_model}, look_is_model);
     accepted(&(struct change){.more_keys = scaled_weights}, look_scaled);
