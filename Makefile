@@ -78,7 +78,7 @@ $(B)/bin/conclave-cpu: $(call obj,cpu-worker/main.c $(CPUW) $(SHM) $(KERNELS))
 $(B)/bin/conclave-pager: $(call obj,pager/main.c $(PAGER) $(SHM))
 $(PROGS):
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -fopenmp -o $@ $^ $(LDLIBS)
+	$(CC) $(CFLAGS) $(LDFLAGS) -fopenmp -o $@ $^ $(LDLIBS)
 
 # a test of a folder links that folder and what it may depend on
 $(B)/lib/all.a: $(call obj,$(COORD) $(CPUW) $(PAGER) $(SHM) $(KERNELS))
@@ -86,10 +86,10 @@ $(B)/lib/all.a: $(call obj,$(COORD) $(CPUW) $(PAGER) $(SHM) $(KERNELS))
 	ar rcs $@ $^
 $(B)/test/%: $(B)/obj/%.o $(B)/lib/all.a
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -fopenmp -o $@ $^ $(LDLIBS)
+	$(CC) $(CFLAGS) $(LDFLAGS) -fopenmp -o $@ $^ $(LDLIBS)
 $(B)/bench/%: $(B)/obj/%.o $(B)/lib/all.a
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -fopenmp -o $@ $^ $(LDLIBS)
+	$(CC) $(CFLAGS) $(LDFLAGS) -fopenmp -o $@ $^ $(LDLIBS)
 # fuzz targets name the sources they need in a line "FUZZ: a.c b.c"
 $(B)/fuzz/%: %.c $(LIBSRC) $(HDR) $(B)/build_id.h
 	@mkdir -p $(@D)

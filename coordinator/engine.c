@@ -694,6 +694,7 @@ void engine_stats(const struct engine *en, struct engine_stats *s)
     s->loaded_bytes = en->loaded_bytes;
     s->trunk_bytes = en->trunk_bytes;
     s->expert_bytes = en->slabs.need_all;
+    s->expert_one_bytes = en->slabs.need_one;
     s->slab_bytes = slab_total(en);
     s->kv_bytes = exec_kv_bytes(en->prog, en->o->kv, en->n_ctx);
     s->threads = en->threads;

@@ -57,7 +57,8 @@ struct engine_stats {
     uint64_t amendments, declined;
     uint64_t expert_reads, bytes_read; /* by the pager, loading included */
     uint64_t load_ns, loaded_bytes;
-    uint64_t trunk_bytes, expert_bytes, slab_bytes, kv_bytes; /* sizes */
+    uint64_t trunk_bytes, slab_bytes, kv_bytes; /* sizes */
+    uint64_t expert_bytes, expert_one_bytes; /* slabs that hold all experts, the largest one */
     uint64_t net_finds;             /* work found by a time-out alone; 0 unless something is wrong */
     uint32_t threads, nodes, n_slabs;
     struct engine_worker {
