@@ -2,8 +2,6 @@
  * torn and no second look at its word is needed. */
 #include "shm/orders.h"
 
-#include <assert.h>
-
 void order_publish(const struct geometry *g, struct orders *os, const struct order *o,
                    struct bell *pager_bell, const _Atomic uint32_t *pager_asleep)
 {
@@ -23,7 +21,5 @@ int order_take(const struct geometry *g, struct orders *os, uint64_t number, str
     if (atomic_load_explicit(&s->word, memory_order_acquire) != PUBLISHED(number))
         return 0;
     words_load(out, &s->order, sizeof *out);
-    assert(out->number == number &&
-           out->n_pieces <= ORDER_PIECES); /* the coordinator's own mistake */
-    return 1;
+    return 1; /* what it says is checked by the pager, with a line */
 }
