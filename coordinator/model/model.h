@@ -35,7 +35,7 @@ enum model_kind {
 struct model_tensor {
     const char *name; /* borrowed from the gguf */
     enum model_kind kind;
-    uint32_t type; /* kernels/type/type.h */
+    uint32_t type;      /* kernels/type/type.h */
     uint32_t n_dims;    /* by its use, whatever the file says: 1 a vector, 2 an operand of products
                            or rows to look up, even if there is only one row */
     uint64_t dims[4];   /* as in the file, dims[0] contiguous; missing ones are 1 */
@@ -61,7 +61,7 @@ struct model_matrix {
     uint32_t shard;
     uint64_t file_offset; /* of expert 0 */
     uint64_t stride;      /* from one expert to the next; > bytes where gate and up are fused */
-    uint32_t scale;       /* trunk tensor, F32 {n_experts}: rule 14's factor by expert; or MODEL_NONE */
+    uint32_t scale; /* trunk tensor, F32 {n_experts}: rule 14's factor by expert; or MODEL_NONE */
 };
 
 enum { EXPERT_GATE, EXPERT_UP, EXPERT_DOWN, EXPERT_MATRICES };
@@ -91,13 +91,14 @@ struct model {
     uint32_t n_ctx_train;
 
     uint32_t n_head, n_head_kv, head_dim; /* key and value alike */
-    uint32_t n_rot;                       /* rotated values of a head, NeoX pairs (i, i + n_rot/2) */
+    uint32_t n_rot; /* rotated values of a head, NeoX pairs (i, i + n_rot/2) */
     float rope_base;
     float rms_eps;
-    int qk_norm_whole; /* 1: attn_q_norm is one norm over all heads; 0: (head_dim), each head alone */
+    int qk_norm_whole; /* 1: attn_q_norm is one norm over all heads; 0: (head_dim), each head alone
+                        */
 
     uint32_t n_experts, top_k, n_ff; /* n_ff: hidden size of one expert */
-    int router_normalise;            /* 1: weights of the chosen are divided by max(sum, router_floor) */
+    int router_normalise; /* 1: weights of the chosen are divided by max(sum, router_floor) */
     float router_floor;
     float router_scale; /* expert_weights_scale; 1: none */
 
@@ -143,7 +144,8 @@ void model_expert_range(const struct model *m, uint64_t *smallest, uint64_t *lar
 /* Bytes of all routed experts. */
 uint64_t model_experts_bytes(const struct model *m);
 
-/* --- for architecture readers (arch_*.c) ------------------------------------------------------- */
+/* --- for architecture readers (arch_*.c) -------------------------------------------------------
+ */
 
 struct model_arch {
     const char *name; /* general.architecture */
