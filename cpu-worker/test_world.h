@@ -235,7 +235,6 @@ static inline void world_mark(struct world *w, uint32_t place)
 /* ---- a call ---- */
 static inline void world_call(struct world *w, uint64_t n, uint32_t layer, uint32_t n_tokens)
 {
-    uint32_t n_embd = table_layer(w->tables, layer)->m[MAT_GATE].cols;
     float *x;
 
     w->call.head = (struct call_head){.seq = n,
@@ -244,7 +243,7 @@ static inline void world_call(struct world *w, uint64_t n, uint32_t layer, uint3
                                       .top_k = w->g.top_k,
                                       .acts = (n % CALLS_IN_FLIGHT) * w->g.acts_half};
     x = (float *)(w->acts + w->call.head.acts);
-    for (uint32_t i = 0; i < n_tokens * n_embd; i++)
+    for (uint32_t i = 0; i < n_tokens * w->g.n_embd; i++)
         x[i] = world_value(w);
 }
 static inline float *world_acts(struct world *w, const struct call *c)

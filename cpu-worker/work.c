@@ -180,15 +180,15 @@ static void prepare_x(struct work *w, uint32_t t0, uint32_t t1)
 {
     const struct call_head *h = &w->pass->call->head;
     const struct layer *l = w->layer;
-    const float *x = (const float *)(w->m->acts + h->acts);
+    const float *acts = (const float *)(w->m->acts + h->acts);
     enum act_form a = l->m[MAT_GATE].act, b = l->m[MAT_UP].act;
     uint8_t **to = w->x[h->seq % CALLS_IN_FLIGHT];
 
     for (uint32_t t = t0; t < t1; t++) {
-        act_prepare(a, x + (size_t)t * l->n_embd, l->n_embd, to[a] + t * act_stride(a, l->n_embd));
+        const float *x = acts + (size_t)t * w->m->g.n_embd;
+        act_prepare(a, x, l->n_embd, to[a] + t * act_stride(a, l->n_embd));
         if (b != a)
-            act_prepare(b, x + (size_t)t * l->n_embd, l->n_embd,
-                        to[b] + t * act_stride(b, l->n_embd));
+            act_prepare(b, x, l->n_embd, to[b] + t * act_stride(b, l->n_embd));
     }
 }
 

@@ -58,7 +58,7 @@ static void check_rows(struct world *w, uint32_t layer, const char *what)
         for (uint32_t p = it->pair0; p < it->pair0 + it->n_pairs; p++) {
             uint32_t token = w->call.pairs[p].token;
             size_t at = (size_t)(token * w->call.head.top_k + w->call.pairs[p].rank) * w->g.n_embd;
-            world_answer(w, layer, it->expert, world_acts(w, &w->call) + (size_t)token * n_embd, want);
+            world_answer(w, layer, it->expert, world_acts(w, &w->call) + (size_t)token * w->g.n_embd, want);
             for (uint32_t k = 0; k < w->g.n_nodes; k++) {
                 uint32_t r0 = share_row(n_embd, k, w->g.n_nodes);
                 uint32_t r1 = share_row(n_embd, k + 1, w->g.n_nodes);
