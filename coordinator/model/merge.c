@@ -5,7 +5,10 @@
 
 #include <stdlib.h>
 
-enum { MERGE_KEEP = 1 << 16 }; /* symbols whose memory is kept */
+enum {
+    MERGE_KEEP = 1 << 16, /* symbols whose memory is kept */
+    ARY = 4,              /* children of a heap's node: four entries are a cache line */
+};
 
 int merge_reserve(struct merger *m, size_t n, struct err *e)
 {
@@ -35,7 +38,7 @@ static int push(struct merger *m, uint64_t order, uint32_t n, uint32_t id, struc
         m->heap = heap;
         m->heap_cap = cap;
     }
-    for (i = m->heap_n++; i > 0 && order < m->heap[up = (i - 1) / 2].order; i = up)
+    for (i = m->heap_n++; i > 0 && order < m->heap[up = (i - 1) / ARY].order; i = up)
         m->heap[i] = m->heap[up];
     m->heap[i] = (struct merge_entry){order, n, id};
     return 0;
@@ -44,11 +47,15 @@ static int push(struct merger *m, uint64_t order, uint32_t n, uint32_t id, struc
 static struct merge_entry pop(struct merger *m)
 {
     struct merge_entry top = m->heap[0], last = m->heap[--m->heap_n];
-    size_t i = 0, down;
+    size_t i = 0, first, down;
 
-    while ((down = 2 * i + 1) < m->heap_n) {
-        if (down + 1 < m->heap_n && m->heap[down + 1].order < m->heap[down].order)
-            down++;
+    while ((first = ARY * i + 1) < m->heap_n) {
+        size_t end = first + ARY < m->heap_n ? first + ARY : m->heap_n;
+
+        down = first;
+        for (size_t k = first + 1; k < end; k++)
+            if (m->heap[k].order < m->heap[down].order)
+                down = k;
         if (m->heap[down].order >= last.order)
             break;
         m->heap[i] = m->heap[down];

@@ -2,6 +2,8 @@
  * vocabularies are xz files; they are unpacked into memory by xz. */
 #include "coordinator/model/tokenizer.h"
 
+#include <time.h>
+
 #include "coordinator/model/golden_vectors.h"
 #include "coordinator/model/split.h"
 
@@ -257,6 +259,36 @@ static void ours(struct tokenizer *t, const char *file)
     json_free(d);
 }
 
+/* One word of a million letters with a full-size vocabulary; the better of two runs counts. */
+static void long_word(struct tokenizer *t)
+{
+    enum { N = 1 << 20 };
+    char *w = malloc(N);
+    unsigned seed = 1;
+    double best = 1e9;
+
+    if (!w)
+        abort();
+    for (size_t i = 0; i < N; i++)
+        w[i] = (char)('a' + ((seed = seed * 1664525 + 1013904223) >> 8) % 26);
+    for (int run = 0; run < 2; run++) {
+        struct token_list list = {0};
+        clock_t start = clock();
+        double seconds;
+
+        CHECK(tokenize(t, w, N, 0, 0, &list, NULL) == 0 && list.n > N / 8, "a long word fails");
+        seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
+        if (seconds < best)
+            best = seconds;
+        free(list.ids);
+    }
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+    best /= 10; /* the sanitizers' own cost */
+#endif
+    CHECK(best < 1, "a word of 1 MiB took %.2f s", best);
+    free(w);
+}
+
 int main(void)
 {
     static const struct {
@@ -287,6 +319,8 @@ int main(void)
             if (pairs[i].published)
                 published(t, pairs[i].published, pairs[i].n_published);
             ours(t, pairs[i].ours);
+            if (i == 0)
+                long_word(t);
         }
         tokenizer_close(t);
         gguf_close(g);
