@@ -137,8 +137,16 @@ size_t attention_scratch(size_t dv)
 void attention_group(const struct attention_keys *keys, const struct attention_query *query,
                      size_t n_queries, void *scratch)
 {
-    cpu_level() >= CPU_AVX2 ? attention_group_avx2(keys, query, n_queries, scratch)
-                            : attention_group_ref(keys, query, n_queries, scratch);
+    switch (cpu_level()) {
+    case CPU_AVX512:
+        attention_group_avx512(keys, query, n_queries, scratch);
+        break;
+    case CPU_AVX2:
+        attention_group_avx2(keys, query, n_queries, scratch);
+        break;
+    default:
+        attention_group_ref(keys, query, n_queries, scratch);
+    }
 }
 
 void attention(enum kv_type type, const float *q, const void *k, const void *v, size_t k_stride,

@@ -57,5 +57,7 @@ void attention_group_ref(const struct attention_keys *keys, const struct attenti
                          size_t n_queries, void *scratch);
 void attention_group_avx2(const struct attention_keys *keys, const struct attention_query *query,
                           size_t n_queries, void *scratch);
+void attention_group_avx512(const struct attention_keys *keys, const struct attention_query *query,
+                            size_t n_queries, void *scratch);
 void kv_store_ref(enum kv_type type, const float *x, size_t n, void *out);
 void kv_store_avx2(enum kv_type type, const float *x, size_t n, void *out);

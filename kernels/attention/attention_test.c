@@ -106,6 +106,11 @@ static void meaning(enum kv_type type)
     }
 }
 
+static void (*const run[])(const struct attention_keys *, const struct attention_query *, size_t,
+                           void *) = {attention_group, attention_group_ref, attention_group_avx2,
+                                      attention_group_avx512};
+static const enum cpu_level level[] = {CPU_GENERIC, CPU_GENERIC, CPU_AVX2, CPU_AVX512};
+
 /* one group of random shape: all forms give what single queries of the reference give */
 static void group(struct nasty *r, int kind, enum kv_type type)
 {
@@ -128,15 +133,13 @@ static void group(struct nasty *r, int kind, enum kv_type type)
         attention_group_ref(&a, &query[i], 1, scratch);
     }
     CHECK(attention_group_scratch(n_queries, dv) <= sizeof scratch);
-    for (int form = 0; form < 3; form++) {
-        if (form == 2 && cpu_has() < CPU_AVX2)
+    for (int form = 0; form < 4; form++) {
+        if (level[form] > cpu_has())
             continue;
         memset(out, 0x55, sizeof out);
         for (size_t i = 0; i < n_queries; i++)
             query[i].out = out[i];
-        (form == 0   ? attention_group
-         : form == 1 ? attention_group_ref
-                     : attention_group_avx2)(&a, query, n_queries, scratch);
+        run[form](&a, query, n_queries, scratch);
         for (size_t i = 0; i < n_queries; i++) {
             CHECK(!memcmp(out[i], want[i], dv * sizeof(float)),
                   "form %d, kind %d, type %d, hd %zu, dv %zu, query %zu of %zu, %zu keys", form,
@@ -212,5 +215,7 @@ int main(void)
     rows_behind();
     if (cpu_has() < CPU_AVX2)
         SKIP("AVX2 form: not on this processor");
+    if (cpu_has() < CPU_AVX512)
+        SKIP("AVX-512 form: not on this processor");
     return test_end();
 }
