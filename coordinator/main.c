@@ -1,4 +1,5 @@
-/* The program `conclave`: picks the command, prepares the signals, no more. */
+/* The program `conclave`: picks the command, prepares signals and standard streams, no more. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -79,10 +80,20 @@ static int help(int argc, char **argv)
     return args_flush_stdout();
 }
 
+/* A stream that was closed by who started us must not become a file's or a segment's descriptor: an
+ * answer would be written into it. Writing to standard output then fails, as it should. */
+static void hold_streams(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 2 ? O_WRONLY : O_RDONLY) != fd)
+            return; /* no /dev/null, no hope */
+}
+
 int main(int argc, char **argv)
 {
     const struct verb *v;
 
+    hold_streams();
     stop_install();
     if (argc < 2) {
         overview(stderr);

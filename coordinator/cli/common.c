@@ -248,6 +248,7 @@ void stats_put_engine(struct json_out *j, const struct engine_flags *f, const st
     put_u64(j, "experts", (uint64_t)m->n_layers * m->n_experts);
     put_u64(j, "slab_bytes_all", s->expert_bytes);
     put_u64(j, "slab_bytes_one", s->expert_one_bytes);
+    put_u64(j, "slab_bytes_one", s->expert_one_bytes);
     put_u64(j, "slab_bytes", s->slab_bytes);
     put_u64(j, "kv_bytes", s->kv_bytes);
     put_ms(j, "load_ms", 1e-9 * (double)s->load_ns);

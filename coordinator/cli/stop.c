@@ -19,10 +19,13 @@ static void on_signal(int sig)
 
 void stop_install(void)
 {
-    struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
 
     sigemptyset(&sa.sa_mask);
-    sigaction(SIGINT, &sa, NULL);
+    sigaction(SIGINT, NULL, &before);
+    if (before.sa_handler !=
+        SIG_IGN) /* a job in the background of a script: Ctrl-C is not for us */
+        sigaction(SIGINT, &sa, NULL);
     sigaction(SIGTERM, &sa, NULL);
     signal(SIGPIPE, SIG_IGN);
 }
