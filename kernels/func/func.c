@@ -140,7 +140,16 @@ void clamp_swiglu_ref(const float *g, const float *u, float limit, float *h, siz
 
 void vec_exp(const float *x, float *y, size_t n)
 {
-    cpu_level() >= CPU_AVX2 ? vec_exp_avx2(x, y, n) : vec_exp_ref(x, y, n);
+    switch (cpu_level()) {
+    case CPU_AVX512:
+        vec_exp_avx512(x, y, n);
+        break;
+    case CPU_AVX2:
+        vec_exp_avx2(x, y, n);
+        break;
+    default:
+        vec_exp_ref(x, y, n);
+    }
 }
 
 void vec_softplus(const float *x, float *y, size_t n)

@@ -40,3 +40,5 @@ void vec_sigmoid_avx2(const float *x, float *y, size_t n);
 void vec_silu_avx2(const float *x, float *y, size_t n);
 void vec_tanh_avx2(const float *x, float *y, size_t n);
 void clamp_swiglu_avx2(const float *g, const float *u, float limit, float *h, size_t n);
+
+void vec_exp_avx512(const float *x, float *y, size_t n);

@@ -16,13 +16,13 @@ typedef void vec_fn(const float *, float *, size_t);
 static const struct {
     const char *name;
     scalar_fn *scalar;
-    vec_fn *ref, *avx2;
+    vec_fn *ref, *avx2, *avx512; /* avx512: NULL, there is none */
 } fn[] = {
-    {"exp", f_exp, vec_exp_ref, vec_exp_avx2},
-    {"sigmoid", f_sigmoid, vec_sigmoid_ref, vec_sigmoid_avx2},
-    {"silu", f_silu, vec_silu_ref, vec_silu_avx2},
-    {"softplus", f_softplus, vec_softplus_ref, vec_softplus_avx2},
-    {"tanh", f_tanh, vec_tanh_ref, vec_tanh_avx2},
+    {"exp", f_exp, vec_exp_ref, vec_exp_avx2, vec_exp_avx512},
+    {"sigmoid", f_sigmoid, vec_sigmoid_ref, vec_sigmoid_avx2, NULL},
+    {"silu", f_silu, vec_silu_ref, vec_silu_avx2, NULL},
+    {"softplus", f_softplus, vec_softplus_ref, vec_softplus_avx2, NULL},
+    {"tanh", f_tanh, vec_tanh_ref, vec_tanh_avx2, NULL},
 };
 enum { EXP, SIGMOID, SILU, SOFTPLUS, TANH, FUNCTIONS };
 
@@ -126,7 +126,7 @@ static void sweep(uint32_t start, uint32_t step, int errors)
     static float x[BATCH], ref[BATCH], fast[BATCH];
     double worst[FUNCTIONS] = {0};
     uint64_t bits = start;
-    int has_avx2 = cpu_has() >= CPU_AVX2;
+    int has_avx2 = cpu_has() >= CPU_AVX2, has_avx512 = cpu_has() >= CPU_AVX512;
 
     while (bits < (uint64_t)1 << 32) {
         size_t n = 0;
@@ -138,6 +138,11 @@ static void sweep(uint32_t start, uint32_t step, int errors)
             if (has_avx2) {
                 fn[f].avx2(x, fast, n);
                 CHECK(!memcmp(ref, fast, n * sizeof *ref), "%s near %a", fn[f].name, x[0]);
+            }
+            if (has_avx512 && fn[f].avx512) {
+                fn[f].avx512(x, fast, n);
+                CHECK(!memcmp(ref, fast, n * sizeof *ref), "%s, AVX-512, near %a", fn[f].name,
+                      x[0]);
             }
             for (size_t i = 0; errors && i < n; i++)
                 if (fabsf(x[i]) < 105) {
@@ -169,6 +174,11 @@ static void forms(void) /* lengths, tails, nothing written past the end */
                 fn[f].ref(g, ref, n);
                 fn[f].avx2(g, fast, n);
                 CHECK(!memcmp(ref, fast, sizeof ref), "%s, n %zu, kind %d", fn[f].name, n, kind);
+                if (!fn[f].avx512 || cpu_has() < CPU_AVX512)
+                    continue;
+                memset(fast, 0x55, sizeof fast);
+                fn[f].avx512(g, fast, n);
+                CHECK(!memcmp(ref, fast, sizeof ref), "%s, AVX-512, n %zu", fn[f].name, n);
             }
             for (int i = 0; i < 3; i++) {
                 float limit = i == 0 ? 0.0f : i == 1 ? 7.0f : 0.75f;

@@ -7,7 +7,8 @@
 
 #include <math.h>
 
-void rope_row(double base, uint32_t n_rot, uint64_t position, float *cos, float *sin) /* rule 23 */
+void rope_row_ref(double base, uint32_t n_rot, uint64_t position, float *cos,
+                  float *sin) /* rule 23 */
 {
     double ln_base = h_ln(base);
 
@@ -31,6 +32,12 @@ void rope_neox_ref(float *x, uint32_t n_rot, const float *cos, const float *sin)
         x[i] = f32_canon(fmaf(-b, sin[i], a * cos[i]));
         x[i + half] = f32_canon(fmaf(a, sin[i], b * cos[i]));
     }
+}
+
+void rope_row(double base, uint32_t n_rot, uint64_t position, float *cos, float *sin)
+{
+    cpu_level() >= CPU_AVX2 ? rope_row_avx2(base, n_rot, position, cos, sin)
+                            : rope_row_ref(base, n_rot, position, cos, sin);
 }
 
 void rope_neox(float *x, uint32_t n_rot, const float *cos, const float *sin)

@@ -13,5 +13,7 @@ void rope_row(double base, uint32_t n_rot, uint64_t position, float *cos, float 
  * not touched. A NaN result is 0x7fc00000. */
 void rope_neox(float *x, uint32_t n_rot, const float *cos, const float *sin);
 
+void rope_row_ref(double base, uint32_t n_rot, uint64_t position, float *cos, float *sin);
+void rope_row_avx2(double base, uint32_t n_rot, uint64_t position, float *cos, float *sin);
 void rope_neox_ref(float *x, uint32_t n_rot, const float *cos, const float *sin);
 void rope_neox_avx2(float *x, uint32_t n_rot, const float *cos, const float *sin);
