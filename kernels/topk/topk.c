@@ -4,6 +4,7 @@
 #include "kernels/topk/topk_list.h"
 
 #include "kernels/cpu.h"
+#include "kernels/func/func.h"
 #include "kernels/num.h"
 #include "kernels/softmax/softmax.h"
 
@@ -159,5 +160,17 @@ void router_softmax(const float *logits, uint32_t n, uint32_t k, int normalise, 
     order_topk(probs, n, k, idx);
     for (uint32_t p = 0; p < k; p++)
         w[p] = probs[idx[p]];
+    router_weights(w, k, normalise, floor, 0.0f, scale);
+}
+
+void router_sigmoid(const float *logits, const float *bias, uint32_t n, uint32_t k, int normalise,
+                    float floor, float scale, float *scores, float *select, uint32_t *idx, float *w)
+{
+    vec_sigmoid(logits, scores, n);
+    for (uint32_t i = 0; i < n; i++)
+        select[i] = bias ? f32_canon(scores[i] + bias[i]) : scores[i];
+    order_topk(select, n, k, idx);
+    for (uint32_t p = 0; p < k; p++)
+        w[p] = scores[idx[p]];
     router_weights(w, k, normalise, floor, 0.0f, scale);
 }

@@ -15,6 +15,12 @@ void order_topk(const float *v, uint32_t n, uint32_t k, uint32_t *idx);
 void router_softmax(const float *logits, uint32_t n, uint32_t k, int normalise, float floor,
                     float scale, float *probs, uint32_t *idx, float *w);
 
+/* The same with scores s = sigmoid(logit): idx = the first k of the order of select = s + bias (fl;
+ * bias NULL: of s), w = their s without bias. scores, select: n floats each; neither is logits. */
+void router_sigmoid(const float *logits, const float *bias, uint32_t n, uint32_t k, int normalise,
+                    float floor, float scale, float *scores, float *select, uint32_t *idx,
+                    float *w);
+
 /* The weights alone, where scores and choice are made in another way: w holds k scores by place.
  * t = max(t, floor), then t = t + plus where plus is not 0. */
 void router_weights(float *w, uint32_t k, int normalise, float floor, float plus, float scale);

@@ -1,5 +1,6 @@
 /* Rule 26: the order and its ties, every method against the definition, the router's weights. */
 #include "kernels/cpu.h"
+#include "kernels/func/func.h"
 #include "kernels/func/nasty.h"
 #include "kernels/softmax/softmax.h"
 #include "kernels/topk/topk.h"
@@ -83,10 +84,25 @@ static void router(void)
         CHECK(idx[i] == i && f32_bits(w[i]) == F32_NAN_BITS);
 }
 
+static void router_by_sigmoid(void)
+{
+    static const float logits[4] = {0, 2, -1, NAN}, bias[4] = {1, 0, 3, 100};
+    float s[4], select[4], w[2];
+    uint32_t idx[2];
+
+    router_sigmoid(logits, bias, 4, 2, 1, 0x1p-14f, 2.5f, s, select, idx, w);
+    CHECK(idx[0] == 2 && idx[1] == 0); /* chosen with the bias, weighed without; NaN last */
+    CHECK(f32_bits(w[0]) == f32_bits(f_sigmoid(-1) / (f_sigmoid(-1) + 0.5f) * 2.5f));
+    CHECK(f32_bits(w[1]) == f32_bits(0.5f / (f_sigmoid(-1) + 0.5f) * 2.5f));
+    router_sigmoid(logits, NULL, 4, 2, 0, 0, 1, s, select, idx, w);
+    CHECK(idx[0] == 1 && idx[1] == 0 && w[1] == 0.5f && f32_bits(w[0]) == f32_bits(f_sigmoid(2)));
+}
+
 int main(void)
 {
     order();
     random_lists();
     router();
+    router_by_sigmoid();
     return test_end();
 }
