@@ -1,10 +1,10 @@
-/* What a type's AVX2 file hands to a256_avx2_form.h for one block. */
+/* What <type>_avx2.h hands to the AVX forms for one block of a 256-value type. */
 #pragma once
 #include "kernels/dot/avx2.h"
 
 struct head {
     __m256i scales; /* int16; sub-blocks of 16: the even ones below, the odd ones above */
-    __m256i shift;  /* int16, one per 16 values in their order: its product with sum16 comes off S */
+    __m256i shift;  /* int16, one per 16 values in their order: its product with sum16 belongs to S */
     __m256i mins;   /* int16, one per 16 values in their order */
 };
 

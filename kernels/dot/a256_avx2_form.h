@@ -1,7 +1,7 @@
 /* The AVX2 form of the 256-value types (ARITHMETIC.md rules 10 and 11), included by a type's file
  * after it has defined
  *
- *   enum { BLOCK_BYTES, WITH_SHIFT, WITH_MINS, WITH_SIGN };
+ *   enum { BLOCK_BYTES, SUB_BLOCK, WITH_SHIFT, WITH_MINS, WITH_SIGN };
  *   void head(const uint8_t *block, struct head *h)                the block's scales
  *   __m256i bytes(const uint8_t *block, int j, __m256i *sign)      values 32j.. of a block
  *   __m128 factors(const uint8_t *const block[4])                  D of four blocks
@@ -9,7 +9,7 @@
  *
  * Four rows go side by side: their integer sums end in the four parts of one register, so that one
  * instruction does one step of four chains. Bytes are unsigned; a type with signed values gives
- * them shifted (WITH_SHIFT: h->shift * sum16 comes off S) or as magnitudes with the signs apart
+ * them shifted (WITH_SHIFT: h->shift * sum16 makes up for it) or as magnitudes with the signs apart
  * (WITH_SIGN: the vector's byte takes the sign). Pair sums stay inside int16: quants.md, section 5. */
 
 enum { ROWS = 4 };
@@ -36,7 +36,7 @@ INLINE void block_sums(const uint8_t *block, const struct act *act, size_t u, co
 
         acc[k] = _mm256_setzero_si256();
         if (WITH_SHIFT)
-            acc[k] = _mm256_sub_epi32(acc[k], _mm256_madd_epi16(h.shift, sum16));
+            acc[k] = _mm256_madd_epi16(h.shift, sum16);
         if (WITH_MINS)
             t[k] = _mm256_madd_epi16(h.mins, sum16);
     }

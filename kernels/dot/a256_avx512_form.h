@@ -1,26 +1,23 @@
 /* The AVX-512 form of the 256-value types (ARITHMETIC.md rules 10 and 11), included by a type's file
- * after it has defined
+ * after <type>_avx2.h and the definition of
  *
- *   enum { BLOCK_BYTES, WITH_SHIFT, WITH_MINS, WITH_SIGN };
- *   void head(const uint8_t *block, struct head *h)                     the block's scales
- *   __m512i bytes(const uint8_t *block, int j, __mmask64 *negative)     values 64j.. of a block
- *   __m128 factors(const uint8_t *const block[4])                       D of four blocks
- *   __m128 min_factors(const uint8_t *const block[4])                   WITH_MINS: dmin
+ *   __m512i bytes512(const uint8_t *block, int j, __mmask64 *negative)     values 64j.. of a block
  *
- * Four rows go side by side. One vector: their sums are the four elements of a small register. More
- * vectors: rows are the parts and vectors the elements of a large one, so that one instruction does
- * one step of sixteen chains. Bytes are unsigned as in a256_avx2_form.h. */
+ * Few vectors: four rows go side by side. With one vector their sums are the four elements of a
+ * small register; with more, rows are the parts and vectors the elements of a large one, so that
+ * one instruction does one step of sixteen chains. Many vectors: a256_panel_avx512.h. */
+#include "kernels/dot/a256_panel_avx512.h"
 
 enum { ROWS = 4 };
 
-/* int16 scale of each pair of bytes of values 64j.. */
+/* int16 scale of each pair of bytes of values 64j..; h.scales has even sub-blocks of 16 first */
 INLINE __m512i scale_of(__m256i scales, int j)
 {
-    const __m512i part = _mm512_setr_epi64(0, 0, 0x0001000100010001, 0x0001000100010001,
-                                           0x0002000200020002, 0x0002000200020002,
-                                           0x0003000300030003, 0x0003000300030003);
+    const __m512i part = _mm512_setr_epi64(0, 0, 0x0008000800080008, 0x0008000800080008,
+                                           0x0001000100010001, 0x0001000100010001,
+                                           0x0009000900090009, 0x0009000900090009);
 
-    return _mm512_permutexvar_epi16(_mm512_add_epi16(part, _mm512_set1_epi16((short)(4 * j))),
+    return _mm512_permutexvar_epi16(_mm512_add_epi16(part, _mm512_set1_epi16((short)(2 * j))),
                                     _mm512_castsi256_si512(scales));
 }
 
@@ -37,7 +34,7 @@ INLINE void block_sums(const uint8_t *block, const struct head *h, const struct 
 #pragma GCC unroll 4
     for (int j = 0; j < 4; j++) {
         __mmask64 negative = 0;
-        __m512i w = bytes(block, j, &negative), scale = scale_of(h->scales, j);
+        __m512i w = bytes512(block, j, &negative), scale = scale_of(h->scales, j);
 
 #pragma GCC unroll 8
         for (int k = 0; k < n_tok; k++) {
@@ -50,14 +47,13 @@ INLINE void block_sums(const uint8_t *block, const struct head *h, const struct 
     }
 }
 
-/* T's parts: row r's eight products with the sums of 32 values, added in pairs, in part r */
+/* T of four rows and one vector: row r's in part r, as four numbers to be added */
 INLINE __m512i min_sums(const struct head *h, const struct act *act, size_t u)
 {
-    const int16_t *sum16 = (const int16_t *)act->sum + 16 * u;
-    __m128i sum32 = _mm_hadd_epi16(load128(sum16), load128(sum16 + 8));
-    __m512i mins = load_parts(&h[0].mins, &h[1].mins, &h[2].mins, &h[3].mins);
+    __m512i sum16 = _mm512_broadcast_i64x4(load256((const int16_t *)act->sum + 16 * u));
 
-    return _mm512_madd_epi16(mins, _mm512_broadcast_i32x4(sum32));
+    return pair_parts(_mm512_madd_epi16(join256(h[0].mins, h[1].mins), sum16),
+                      _mm512_madd_epi16(join256(h[2].mins, h[3].mins), sum16));
 }
 
 INLINE void fetch(const uint8_t *const b[ROWS], size_t next)
@@ -188,9 +184,12 @@ INLINE size_t some_vectors(const struct dot_job *job, size_t r, size_t i, size_t
 static void job_a256(const struct dot_job *job)
 {
     for (size_t i0 = 0; i0 < job->n_tok; i0 += TOKENS_CACHED) {
-        size_t i1 = i0 + TOKENS_CACHED < job->n_tok ? i0 + TOKENS_CACHED : job->n_tok;
+        size_t i1 = i0 + TOKENS_CACHED < job->n_tok ? i0 + TOKENS_CACHED : job->n_tok, r = 0;
 
-        for (size_t r = 0; r < job->n_rows; r += ROWS)
+        if (i1 - i0 >= PANEL_MIN_TOKENS)
+            for (; r + PANEL_ROWS <= job->n_rows; r += PANEL_ROWS)
+                panel_rows(job, r, i0, i1);
+        for (; r < job->n_rows; r += ROWS)
             for (size_t i = i0; i < i1;)
                 i += some_vectors(job, r, i, i1 - i, i == i0);
     }

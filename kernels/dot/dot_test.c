@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { ROWS = 9, TOKENS = 17 };
+enum { ROWS = 37, TOKENS = 17 }; /* two panels of 16, a group of four, one row */
 enum row_kind { RANDOM, CLEAN, ONES, HIGH_BITS, NIBBLES, ZEROS, SCALES, CANCEL, ROW_KINDS };
 enum vec_kind { GAUSS, FLAT, SCALED, HOLES, BROKEN, OPPOSED, VEC_KINDS };
 
@@ -128,6 +128,7 @@ static void check_form(const struct fixture *f, dot_form *form, const char *name
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
         check_call(f, form, name, 0, ROWS, TOKENS - counts[c], counts[c], 0);
     check_call(f, form, name, 0, ROWS, 3, 64, 1);
+    check_call(f, form, name, 1, 18, 0, 64, 1);
     for (size_t r = 1; r <= 5; r++) { /* ranges that fill no group of rows */
         check_call(f, form, name, r, r + r < ROWS ? r + r : ROWS, 0, 1, 0);
         check_call(f, form, name, ROWS - r, ROWS, 2, 5, 1);

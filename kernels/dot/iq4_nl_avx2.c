@@ -1,22 +1,6 @@
-/* IQ4_NL with AVX2; the block is described in iq4_nl.c. */
-#include "kernels/dot/avx2.h"
-#include "kernels/dot/tables.h"
+/* IQ4_NL with AVX2. */
+#include "kernels/dot/iq4_nl_avx2.h"
 
-enum { BLOCK_BYTES = 18, SHIFT = 0, WITH_MINS = 0, WITH_SIGN = 1 };
-
-INLINE __m256i bytes(const uint8_t *b, __m256i *sign)
-{
-    *sign = _mm256_shuffle_epi8(table16(iq4_values), nibbles(b + 2));
-    return _mm256_abs_epi8(*sign);
-}
-INLINE __m128 factors(const uint8_t *const b[4])
-{
-    return f16x4(b[0], b[1], b[2], b[3]);
-}
-INLINE __m128 min_factors(const uint8_t *const b[4])
-{
-    return factors(b);
-}
 #include "kernels/dot/a32_avx2_form.h"
 
 void dot_iq4_nl_avx2(const struct dot_job *job)

@@ -1,8 +1,9 @@
-/* IQ4_NL with AVX-512; the block is described in iq4_nl.c. Values are shifted by 128. */
-#include "kernels/dot/avx512.h"
-#include "kernels/dot/tables.h"
+/* IQ4_NL with AVX-512. */
+#include "kernels/dot/iq4_nl_avx2.h"
 
-enum { BLOCK_BYTES = 18, SHIFT = 128, WITH_MINS = 0 };
+#include "kernels/dot/avx512.h"
+
+enum { VALUES_SHIFT = 128 };
 
 INLINE void values(const uint8_t *const b[4], __m512i *low, __m512i *high)
 {
@@ -13,14 +14,7 @@ INLINE void values(const uint8_t *const b[4], __m512i *low, __m512i *high)
     *low = _mm512_shuffle_epi8(table, _mm512_and_si512(v, mask));
     *high = _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(v, 4), mask));
 }
-INLINE __m128 factors(const uint8_t *const b[4])
-{
-    return f16x4(b[0], b[1], b[2], b[3]);
-}
-INLINE __m128 min_factors(const uint8_t *const b[4])
-{
-    return factors(b);
-}
+
 #include "kernels/dot/a32_avx512_form.h"
 
 void dot_iq4_nl_avx512(const struct dot_job *job)

@@ -1,8 +1,9 @@
-/* MXFP4 with AVX-512; the block is described in mxfp4.c. Values are shifted by 12 to 0..24. */
-#include "kernels/dot/avx512.h"
-#include "kernels/dot/tables.h"
+/* MXFP4 with AVX-512. */
+#include "kernels/dot/mxfp4_avx2.h"
 
-enum { BLOCK_BYTES = 17, SHIFT = 12, WITH_MINS = 0 };
+#include "kernels/dot/avx512.h"
+
+enum { VALUES_SHIFT = SHIFT };
 
 INLINE void values(const uint8_t *const b[4], __m512i *low, __m512i *high)
 {
@@ -13,16 +14,7 @@ INLINE void values(const uint8_t *const b[4], __m512i *low, __m512i *high)
     *low = _mm512_shuffle_epi8(table, _mm512_and_si512(v, mask));
     *high = _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(v, 4), mask));
 }
-INLINE __m128 factors(const uint8_t *const b[4])
-{
-    const float *half = (const float *)e8m0_half_bits;
 
-    return _mm_setr_ps(half[b[0][0]], half[b[1][0]], half[b[2][0]], half[b[3][0]]);
-}
-INLINE __m128 min_factors(const uint8_t *const b[4])
-{
-    return factors(b);
-}
 #include "kernels/dot/a32_avx512_form.h"
 
 void dot_mxfp4_avx512(const struct dot_job *job)

@@ -1,7 +1,9 @@
-/* Q4_1 with AVX-512; the block is described in q4_1.c. */
+/* Q4_1 with AVX-512. */
+#include "kernels/dot/q4_1_avx2.h"
+
 #include "kernels/dot/avx512.h"
 
-enum { BLOCK_BYTES = 20, SHIFT = 0, WITH_MINS = 1 };
+enum { VALUES_SHIFT = SHIFT };
 
 INLINE void values(const uint8_t *const b[4], __m512i *low, __m512i *high)
 {
@@ -10,14 +12,7 @@ INLINE void values(const uint8_t *const b[4], __m512i *low, __m512i *high)
     *low = _mm512_and_si512(v, mask);
     *high = _mm512_and_si512(_mm512_srli_epi16(v, 4), mask);
 }
-INLINE __m128 factors(const uint8_t *const b[4])
-{
-    return f16x4(b[0], b[1], b[2], b[3]);
-}
-INLINE __m128 min_factors(const uint8_t *const b[4])
-{
-    return f16x4(b[0] + 2, b[1] + 2, b[2] + 2, b[3] + 2);
-}
+
 #include "kernels/dot/a32_avx512_form.h"
 
 void dot_q4_1_avx512(const struct dot_job *job)

@@ -1,5 +1,9 @@
-/* Q5_1 with AVX-512; the block is described in q5_1.c. */
+/* Q5_1 with AVX-512. */
+#include "kernels/dot/q5_1_avx2.h"
+
 #include "kernels/dot/avx512.h"
+
+enum { VALUES_SHIFT = SHIFT };
 
 /* half of four units' fifth bits: a unit's sixteen in each part */
 INLINE __mmask64 fifth_bits(const uint8_t *const b[4], int half)
@@ -9,8 +13,6 @@ INLINE __mmask64 fifth_bits(const uint8_t *const b[4], int half)
 
     return low | high << 32;
 }
-
-enum { BLOCK_BYTES = 24, SHIFT = 0, WITH_MINS = 1 };
 
 INLINE void values(const uint8_t *const b[4], __m512i *low, __m512i *high)
 {
@@ -22,14 +24,7 @@ INLINE void values(const uint8_t *const b[4], __m512i *low, __m512i *high)
     *low = _mm512_mask_add_epi8(first, fifth_bits(b, 0), first, sixteen);
     *high = _mm512_mask_add_epi8(second, fifth_bits(b, 2), second, sixteen);
 }
-INLINE __m128 factors(const uint8_t *const b[4])
-{
-    return f16x4(b[0], b[1], b[2], b[3]);
-}
-INLINE __m128 min_factors(const uint8_t *const b[4])
-{
-    return f16x4(b[0] + 2, b[1] + 2, b[2] + 2, b[3] + 2);
-}
+
 #include "kernels/dot/a32_avx512_form.h"
 
 void dot_q5_1_avx512(const struct dot_job *job)

@@ -1,30 +1,6 @@
-/* Q5_K with AVX2; the block is described in q5_k.c. */
-#include "kernels/dot/a256_avx2.h"
-#include "kernels/dot/k_scales_avx2.h"
+/* Q5_K with AVX2. */
+#include "kernels/dot/q5_k_avx2.h"
 
-enum { BLOCK_BYTES = 176, WITH_SHIFT = 0, WITH_MINS = 1, WITH_SIGN = 0 };
-
-INLINE void head(const uint8_t *b, struct head *h)
-{
-    k_head(b + 4, h);
-}
-INLINE __m256i bytes(const uint8_t *b, int j, __m256i *sign)
-{
-    __m256i v = load256(b + 48 + 32 * (j / 2)), high = load256(b + 16);
-
-    (void)sign;
-    v = _mm256_and_si256(j % 2 ? _mm256_srli_epi16(v, 4) : v, _mm256_set1_epi8(15));
-    high = j < 4 ? _mm256_slli_epi16(high, 4 - j) : _mm256_srli_epi16(high, j - 4); /* bit j to 4 */
-    return _mm256_or_si256(v, _mm256_and_si256(high, _mm256_set1_epi8(16)));
-}
-INLINE __m128 factors(const uint8_t *const b[4])
-{
-    return f16x4(b[0], b[1], b[2], b[3]);
-}
-INLINE __m128 min_factors(const uint8_t *const b[4])
-{
-    return f16x4(b[0] + 2, b[1] + 2, b[2] + 2, b[3] + 2);
-}
 #include "kernels/dot/a256_avx2_form.h"
 
 void dot_q5_k_avx2(const struct dot_job *job)

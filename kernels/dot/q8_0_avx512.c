@@ -1,7 +1,9 @@
-/* Q8_0 with AVX-512; the block is described in q8_0.c. Values are shifted by 128 to 0..255. */
+/* Q8_0 with AVX-512. */
+#include "kernels/dot/q8_0_avx2.h"
+
 #include "kernels/dot/avx512.h"
 
-enum { BLOCK_BYTES = 34, SHIFT = 128, WITH_MINS = 0 };
+enum { VALUES_SHIFT = 128 };
 
 INLINE void values(const uint8_t *const b[4], __m512i *low, __m512i *high)
 {
@@ -10,14 +12,7 @@ INLINE void values(const uint8_t *const b[4], __m512i *low, __m512i *high)
     *low = _mm512_xor_si512(load_parts(b[0] + 2, b[1] + 2, b[2] + 2, b[3] + 2), flip);
     *high = _mm512_xor_si512(load_parts(b[0] + 18, b[1] + 18, b[2] + 18, b[3] + 18), flip);
 }
-INLINE __m128 factors(const uint8_t *const b[4])
-{
-    return f16x4(b[0], b[1], b[2], b[3]);
-}
-INLINE __m128 min_factors(const uint8_t *const b[4])
-{
-    return factors(b);
-}
+
 #include "kernels/dot/a32_avx512_form.h"
 
 void dot_q8_0_avx512(const struct dot_job *job)

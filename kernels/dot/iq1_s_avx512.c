@@ -1,0 +1,11 @@
+/* IQ1_S with AVX-512. */
+#include "kernels/dot/iq1_s_avx2.h"
+
+#include "kernels/dot/halves_avx512.h"
+
+#include "kernels/dot/a256_avx512_form.h"
+
+void dot_iq1_s_avx512(const struct dot_job *job)
+{
+    job_a256(job);
+}

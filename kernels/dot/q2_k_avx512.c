@@ -1,0 +1,11 @@
+/* Q2_K with AVX-512. */
+#include "kernels/dot/q2_k_avx2.h"
+
+#include "kernels/dot/halves_avx512.h"
+
+#include "kernels/dot/a256_avx512_form.h"
+
+void dot_q2_k_avx512(const struct dot_job *job)
+{
+    job_a256(job);
+}
