@@ -681,6 +681,7 @@ void engine_stats(const struct engine *en, struct engine_stats *s)
     memset(s, 0, sizeof *s);
     s->steps = en->steps;
     s->step_ns = en->step_ns;
+    s->call_ns = mc->call_ns;
     s->wait_ns = mc->wait_ns;
     s->calls = mc->calls;
     s->items = mc->items;

@@ -51,6 +51,7 @@ void engine_dump(struct engine *en, struct dump *d); /* trunk/dump.h; NULL ends 
 /* ---- what it did; counters since the start, so that two readings can be subtracted ---- */
 struct engine_stats {
     uint64_t steps, step_ns;        /* trunk passes, and time in them */
+    uint64_t call_ns;               /* of that: making, awaiting and summing the experts' calls */
     uint64_t wait_ns;               /* of that: the trunk waited for experts */
     uint64_t calls, items;          /* published */
     uint64_t disk_items;            /* of these: the expert had no place */

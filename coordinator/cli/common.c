@@ -147,6 +147,7 @@ struct phase phase_between(const struct engine_stats *a, const struct engine_sta
     p.steps = b->steps - a->steps;
     p.calls = b->calls - a->calls;
     p.items = b->items - a->items;
+    p.calling = 1e-9 * (double)(b->call_ns - a->call_ns);
     p.disk_items = b->disk_items - a->disk_items;
     p.expert_reads = b->expert_reads - a->expert_reads;
     p.bytes_read = b->bytes_read - a->bytes_read;
@@ -195,6 +196,7 @@ void stats_put_phase(struct json_out *j, const char *key, const struct phase *p)
     json_open_object(j);
     put_ms(j, "wall_ms", p->wall);
     put_ms(j, "experts_ms", p->experts);
+    put_ms(j, "calls_ms", p->calling);
     put_ms(j, "trunk_ms", p->trunk);
     put_ms(j, "waiting_ms", p->waiting);
     put_ms(j, "rest_ms", p->rest);
@@ -247,7 +249,6 @@ void stats_put_engine(struct json_out *j, const struct engine_flags *f, const st
     put_u64(j, "trunk_bytes", s->trunk_bytes);
     put_u64(j, "experts", (uint64_t)m->n_layers * m->n_experts);
     put_u64(j, "slab_bytes_all", s->expert_bytes);
-    put_u64(j, "slab_bytes_one", s->expert_one_bytes);
     put_u64(j, "slab_bytes_one", s->expert_one_bytes);
     put_u64(j, "slab_bytes", s->slab_bytes);
     put_u64(j, "kv_bytes", s->kv_bytes);

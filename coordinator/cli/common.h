@@ -24,6 +24,7 @@ const char *kv_name(int kv);
 struct phase {
     double wall;    /* all of it */
     double experts; /* the busiest CPU worker computed */
+    double calling; /* the leader made, awaited and summed the experts' calls */
     double trunk;   /* passes of the trunk without waiting */
     double waiting; /* the trunk waited and no CPU worker computed: hand-over, disk */
     double rest;    /* not in a pass: sampling, text */

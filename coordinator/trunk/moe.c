@@ -196,6 +196,7 @@ void moe_begin(struct moe *m, uint32_t layer, uint32_t used, const float *x, con
                uint32_t n_tokens)
 {
     uint32_t parts = (n_tokens + m->c.geo->max_tokens - 1) / m->c.geo->max_tokens;
+    uint64_t start = now_ns();
 
     m->layer = layer;
     m->used = used;
@@ -206,6 +207,7 @@ void moe_begin(struct moe *m, uint32_t layer, uint32_t used, const float *x, con
     m->sub_tokens = (n_tokens + parts - 1) / parts; /* equal token ranges */
     while (m->next_token < n_tokens && m->next - m->first_open < CALLS_IN_FLIGHT)
         publish_next(m);
+    m->count_of.call_ns += now_ns() - start;
 }
 
 /* Is every share of the call answered DONE by its present owner? Remembers how far it came. */
@@ -318,6 +320,7 @@ void moe_finish(struct moe *m, struct team *t, int thread, int n_threads, int pa
 {
     /* every thread walks the same sub-calls; only the leader changes m, between two meetings */
     uint64_t n = m->first_open, last = n + (m->n_tokens + m->sub_tokens - 1) / m->sub_tokens;
+    uint64_t start = thread ? 0 : now_ns();
 
     for (; n < last; n++) {
         struct open_call *o = call_of(m, n);
@@ -339,6 +342,8 @@ void moe_finish(struct moe *m, struct team *t, int thread, int n_threads, int pa
                 publish_next(m);
         }
     }
-    if (thread == 0)
+    if (thread == 0) {
         m->keep = NULL;
+        m->count_of.call_ns += now_ns() - start;
+    }
 }

@@ -10,7 +10,8 @@
 
 struct moe_counters {
     uint64_t calls, items, disk_items;
-    uint64_t wait_ns; /* the trunk had nothing to do but wait for stamps */
+    uint64_t call_ns; /* from the making of a layer's calls to the end of its sum, the leader's time */
+    uint64_t wait_ns; /* of that: it had nothing to do but wait for stamps */
     uint64_t sleeps, net_finds;
 };
 
