@@ -3,16 +3,13 @@
 #pragma once
 #include <immintrin.h>
 
-#define EACH for (int i = 0; i < n; i++)
-
 /* n registers side by side, |x| < 700: their divisions and chains overlap */
 static inline __attribute__((always_inline)) void h_exp4(__m256d *x, const int n)
 {
     const __m256d one = _mm256_set1_pd(1.0);
     __m256d k[4], r[4], p[4];
 
-    EACH
-    {
+    for (int i = 0; i < n; i++) {
         k[i] = _mm256_round_pd(_mm256_mul_pd(x[i], _mm256_set1_pd(0x1.71547652b82fep+0)),
                                _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
         r[i] = _mm256_fmadd_pd(k[i], _mm256_set1_pd(-0x1.62e42fefa39efp-1), x[i]);
@@ -20,15 +17,14 @@ static inline __attribute__((always_inline)) void h_exp4(__m256d *x, const int n
         p[i] = one;
     }
     for (int j = 18; j >= 1; j--)
-        EACH p[i] = _mm256_fmadd_pd(_mm256_div_pd(r[i], _mm256_set1_pd(j)), p[i], one);
-    EACH
-    {
+        for (int i = 0; i < n; i++)
+            p[i] = _mm256_fmadd_pd(_mm256_div_pd(r[i], _mm256_set1_pd(j)), p[i], one);
+    for (int i = 0; i < n; i++) {
         __m256i e = _mm256_add_epi64(_mm256_cvtepi32_epi64(_mm256_cvtpd_epi32(k[i])),
                                      _mm256_set1_epi64x(1023));
         x[i] = _mm256_mul_pd(p[i], _mm256_castsi256_pd(_mm256_slli_epi64(e, 52)));
     }
 }
-#undef EACH
 
 /* 0 <= x < 2^21 */
 static inline void h_sincos4(__m256d x, __m256d *s, __m256d *c)
