@@ -70,14 +70,17 @@ int output_close(struct output *o, struct err *e)
 
 int output_folder(const char *path, struct err *e)
 {
+    struct stat st;
+
     if (mkdir(path, 0777) && errno != EEXIST)
         return err_set(e, -errno, "%s: cannot make the folder: %s", path, strerror(errno));
+    if (!stat(path, &st) && !S_ISDIR(st.st_mode))
+        return err_set(e, -ENOTDIR, "%s: is no folder", path);
     if (access(path, W_OK | X_OK))
         return err_set(e, -errno, "%s: cannot write: %s", path, strerror(errno));
     return 0;
 }
 
-/* Most bytes that one call of the tokenizer takes. */
 int input_text(const char *path, char **text, size_t *n, struct err *e)
 {
     int from_stdin = !path || !strcmp(path, "-"), rc = 0;

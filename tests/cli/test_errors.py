@@ -89,7 +89,7 @@ refused(check, conclave(*EVAL, "--logits", tmp), 1, tmp, "directory")
 refused(check, conclave(*EVAL, "--logits", "/dev/full"), 1, "/dev/full", "No space")
 refused(check, conclave(*EVAL, "--greedy", 1, "--stats", bad), 1, bad)
 refused(check, conclave(*EVAL, "--dump", bad), 1, bad)
-refused(check, conclave(*EVAL, "--dump", long_text), 1, long_text)
+refused(check, conclave(*EVAL, "--dump", long_text), 1, long_text, "no folder")
 refused(check, run(STORY, "--stats", bad), 1, bad)
 # found before the work begins, and nothing is left of a file that got nothing
 path = os.path.join(tmp, "out.f32")
