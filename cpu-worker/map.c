@@ -133,7 +133,7 @@ static int take_mat(struct mat *m, const struct expert_layer *l, int which, uint
         return err_set(e, -EPROTO, "layer %u: %s matrices are of type %s (%u), which has no kernels",
                        layer, mat_name[which], t ? t->name : "unknown", x->type);
     if (type_row_bytes(x->type, x->cols, &bytes) || x->row_bytes != bytes)
-        return err_set(e, -EPROTO, "layer %u: a %s row of %u %s values cannot have %llu bytes", layer,
+        return err_set(e, -EPROTO, "layer %u: a row of %s, %u %s values, cannot have %llu bytes", layer,
                        mat_name[which], x->cols, t->name, (unsigned long long)x->row_bytes);
     *m = (struct mat){.type = x->type,
                       .rows = x->rows,

@@ -8,7 +8,7 @@
 
 static void *array(size_t bytes) /* NULL: no memory */
 {
-    return aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+    return aligned_alloc(64, (bytes + 64) & ~(size_t)63);
 }
 
 static size_t larger(size_t a, size_t b)
@@ -120,7 +120,7 @@ static void lay_out_part(struct work *w, struct job *j, const struct pass_item *
 static void lay_out_stage(struct work *w, struct job *j, int stage, uint32_t rows, uint64_t row_bytes)
 {
     j->units[stage] = (rows + ROW_UNIT - 1) / ROW_UNIT;
-    j->unit_cost[stage] = ROW_UNIT * row_bytes * (1 + j->n_pairs);
+    j->unit_cost[stage] = ROW_UNIT * row_bytes * (1 + (uint64_t)j->n_pairs);
     j->before[stage] = w->cost[stage];
     w->cost[stage] += j->units[stage] * j->unit_cost[stage];
 }
@@ -328,6 +328,12 @@ static void split_mid(struct work *w, int thread, int n_threads)
     }
 }
 
+static void meet(struct work *w, int n_threads)
+{
+    if (n_threads > 1)
+        team_meet(w->team);
+}
+
 static void pass_part(void *arg, int thread, int n_threads)
 {
     struct work *w = arg;
@@ -336,17 +342,17 @@ static void pass_part(void *arg, int thread, int n_threads)
     if (w->split_x) {
         prepare_x(w, (uint32_t)((uint64_t)n_tokens * (uint32_t)thread / (uint32_t)n_threads),
                   (uint32_t)((uint64_t)n_tokens * ((uint32_t)thread + 1) / (uint32_t)n_threads));
-        team_meet(w->team);
+        meet(w, n_threads);
     }
     if (w->pass->stage_one)
         stage_rows(w, 0, thread, n_threads);
     if (!w->pass->stage_two)
         return;
     if (w->pass->stage_one)
-        team_meet(w->team);
+        meet(w, n_threads);
     if (w->split_mid) {
         split_mid(w, thread, n_threads);
-        team_meet(w->team);
+        meet(w, n_threads);
     }
     stage_rows(w, 1, thread, n_threads);
 }
@@ -386,6 +392,9 @@ void work_pass(struct work *w, struct team *t, const struct pass *p)
         *x_call = h->seq;
     }
     lay_out(w);
-    team_do(t, pass_part, w);
+    if ((p->stage_one ? w->cost[0] : 0) + (p->stage_two ? w->cost[1] : 0) <= SOLO_COST)
+        pass_part(w, 0, 1);
+    else
+        team_do(t, pass_part, w);
     count_pass(w);
 }

@@ -13,6 +13,8 @@
 #define ROW_UNIT 16u             /* rows of a cut: one cache line of results, shared by no two threads */
 #define FEW_TOKENS 4u            /* below: the leader prepares the activations, no meeting */
 #define FEW_PAIRS 8u             /* up to so many an item: each thread prepares what it needs itself */
+#define SOLO_COST (32u << 10)    /* up to 16 KB of weights for one token: the leader alone, handing
+                                  * out costs more */
 #define CHUNK_FLOATS (32u << 10) /* results of one kernel call: 128 KB, half of a small L2 cache */
 
 struct job { /* one share of the pass */

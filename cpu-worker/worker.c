@@ -7,7 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-#define SPIN_PAUSES 40u     /* looks before the first round: the next call is often there by then */
 #define UNWATCHED_US 1000 /* between two looks while no steward could wake us */
 
 int worker_init(struct worker *w, const struct maps *m, int threads, uint64_t calls, uint64_t amends,
@@ -48,16 +47,12 @@ static int look(void *arg)
 
 static void rest(struct worker *w, int shared)
 {
-    if (w->spins < SPIN_PAUSES) {
-        w->spins++;
-        cpu_pause();
-    } else if (wait_round(&w->round, shared)) {
-        ;
-    } else if (!watched(w)) { /* nobody would wake us; the coordinator is starting or ending */
-        nanosleep(&(struct timespec){.tv_nsec = UNWATCHED_US * 1000L}, NULL);
-    } else {
+    if (wait_round(&w->round, shared))
+        return;
+    if (watched(w))
         consumer_sleep(&w->shares.consumer, 0);
-    }
+    else /* nobody would wake us; the coordinator is starting or ending */
+        nanosleep(&(struct timespec){.tv_nsec = UNWATCHED_US * 1000L}, NULL);
 }
 
 static void work(struct worker *w, struct team *t, const struct pass *p)
@@ -69,7 +64,7 @@ static void work(struct worker *w, struct team *t, const struct pass *p)
     work_pass(&w->work, t, p);
     shares_done(&w->shares, p);
     counter_add(&out->count.work_ns, now_ns() - begin);
-    w->round = w->spins = 0;
+    w->round = 0;
 }
 
 static void ready(struct worker *w, struct team *t)

@@ -10,7 +10,7 @@ struct worker {
     int ctl;           /* for CTL_READY and log lines; < 0: none (tests) */
     _Atomic int *quit; /* set by another thread, which then rings our bell: return */
     struct err *e;
-    uint32_t round, spins; /* of the present wait */
+    uint32_t round; /* of the present wait */
 };
 
 /* What CTL_START says: "threads=N cpus=a,b,c shared=0", cpus=- for threads that are not pinned.
