@@ -1,4 +1,5 @@
-/* The build id, alone in its file: it changes with every source, and only this object is rebuilt. */
+/* The build id, alone in its file: it changes with every source, and only this object is rebuilt.
+ */
 #include "build_id.h"
 #include "shm/seg.h"
 

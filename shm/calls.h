@@ -86,7 +86,7 @@ static inline enum ring_look call_peek(const struct geometry *g, struct calls *c
     *ours = 0;
     words_load(&head, slot + 64, sizeof head);
     for (uint32_t i = 0; i < head.n_items && i < g->max_items && !*ours; i++) {
-        uint16_t owner[MAX_NODES];
+        uint16_t owner[MAX_NODES] = {0};
         words_load(owner, at + i * sizeof(struct call_item) + offsetof(struct call_item, owner),
                    sizeof owner);
         for (uint32_t k = 0; k < g->n_nodes; k++)

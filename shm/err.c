@@ -14,7 +14,8 @@ int err_set(struct err *e, int code, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(e->msg, sizeof e->msg, fmt, ap);
     va_end(ap);
-    for (char *p = e->msg; *p; p++) /* a name from a file may hold anything; the line stays one line */
+    for (char *p = e->msg; *p;
+         p++) /* a name from a file may hold anything; the line stays one line */
         if ((unsigned char)*p < 32 || *p == 127)
             *p = '?';
     return code;

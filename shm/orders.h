@@ -4,7 +4,14 @@
 #include "shm/layout.h"
 #include "shm/words.h"
 
-/* Coordinator: may order `number` be written (the one that had its slot is answered)? */
+/* Coordinator: may order `number` be written (the one that had its slot is answered)? That is not enough:
+ * the next answer in the slot takes the place of the one that is there, so the coordinator must also
+ * have taken that. Write `number` only if order_fits(g, number, oldest) too, where `oldest` is its
+ * oldest order whose answer it has not yet taken (none: number itself). */
+static inline int order_fits(const struct geometry *g, uint64_t number, uint64_t oldest)
+{
+    return number - oldest < g->order_slots;
+}
 static inline int order_room(const struct geometry *g, struct pager_box *box, uint64_t number)
 {
     uint64_t before = number - g->order_slots;

@@ -1,11 +1,12 @@
-/* The rings' roles for tests: a producer, a steward and consumers over a small world in which a row's
- * value shows everything that went into it. stress_test.c runs them as processes, ring_threads_test.c
- * as threads under the thread sanitizer. The ring code is the library's; policy and arithmetic are toys.
+/* The rings' roles for tests: a producer, a steward and consumers over a small world in which a
+ * row's value shows everything that went into it. stress_test.c runs them as processes,
+ * ring_threads_test.c as threads under the thread sanitizer. The ring code is the library's; policy
+ * and arithmetic are toys.
  *
- * The world: EXPERTS experts, SLABS places on every node. data[node][slab] stands for a slab's bytes and
- * is overwritten like one. A row mixes the call's activations, every share's intermediate, and the data
- * word as read at that moment: a torn copy, a stale place or another call's intermediate is a wrong row,
- * and the producer checks them all. */
+ * The world: EXPERTS experts, SLABS places on every node. data[node][slab] stands for a slab's
+ * bytes and is overwritten like one. A row mixes the call's activations, every share's
+ * intermediate, and the data word as read at that moment: a torn copy, a stale place or another
+ * call's intermediate is a wrong row, and the producer checks them all. */
 #pragma once
 #include <sched.h>
 #include <stdio.h>
@@ -22,11 +23,11 @@
 #define SLABS 8u
 #define TOKENS 2u
 #define TOP_K 2u
-#define WIDTH 8u         /* n_embd and n_ff */
-#define ITEMS 4u         /* most of a call */
+#define WIDTH 8u /* n_embd and n_ff */
+#define ITEMS 4u /* most of a call */
 #define AMEND_SLOTS 32u
 #define CONSUMERS 8u
-#define LIVES 32u        /* outbox numbers in a run, replacements included */
+#define LIVES 32u /* outbox numbers in a run, replacements included */
 #define JUNK 0xDEADu
 #define IDLE_CALLS (12 * CALL_SLOTS) /* a consumer owns nothing for so long, now and then */
 
@@ -37,18 +38,18 @@ struct world {
     LINE _Atomic uint64_t entry[EXPERTS];
     LINE _Atomic uint64_t header[NODES][SLABS];
     LINE _Atomic uint64_t data[NODES][SLABS];
-    /* like a card's step: from wanted = k on the producer rings nobody for its calls, once the steward
-     * has answered that it follows (rule 5); 0: the producer rings */
+    /* like a card's step: from wanted = k on the producer rings nobody for its calls, once the
+     * steward has answered that it follows (rule 5); 0: the producer rings */
     LINE _Atomic uint32_t step_wanted;
     LINE _Atomic uint32_t step_followed;
-    LINE _Atomic uint32_t idle;             /* 1 + the consumer that is to own nothing */
-    LINE _Atomic uint32_t live[CONSUMERS];  /* each consumer's present outbox number */
-    LINE _Atomic uint32_t state[LIVES];     /* enum worker_state, set by the test */
-    LINE _Atomic uint32_t known[LIVES];     /* the steward's answer */
-    LINE _Atomic uint32_t ended;            /* the producer is done */
+    LINE _Atomic uint32_t idle;            /* 1 + the consumer that is to own nothing */
+    LINE _Atomic uint32_t live[CONSUMERS]; /* each consumer's present outbox number */
+    LINE _Atomic uint32_t state[LIVES];    /* enum worker_state, set by the test */
+    LINE _Atomic uint32_t known[LIVES];    /* the steward's answer */
+    LINE _Atomic uint32_t ended;           /* the producer is done */
     LINE struct result producer;
     LINE _Atomic uint64_t steward_sleeps, steward_net_finds;
-    LINE struct steward_counters steward;   /* written once, at its end */
+    LINE struct steward_counters steward; /* written once, at its end */
     /* by consumer: givings that it found given away, or gone, when it came to make them */
     LINE _Atomic uint64_t late[LIVES];
 };
@@ -78,15 +79,24 @@ static void *rig_map(size_t bytes)
 
 static void rig_open(struct rig *r, uint64_t n_calls, uint64_t deadline_ns)
 {
-    *r = (struct rig){
-        .geo = {.n_nodes = NODES, .n_layers = 1, .n_experts = EXPERTS, .top_k = TOP_K,
-                .n_embd = WIDTH, .n_ff = WIDTH, .max_tokens = TOKENS, .max_items = ITEMS,
-                .max_pairs = TOKENS * TOP_K, .amend_slots = AMEND_SLOTS, .order_slots = 1,
-                .n_slabs = SLABS, .acts_half = TOKENS * WIDTH * 4,
-                .inter_half = TOKENS * TOP_K * WIDTH * 4, .rows_half = TOKENS * TOP_K * WIDTH * 4},
-        .n_calls = n_calls,
-        .deadline_ns = deadline_ns,
-        .shared = 1};
+    *r = (struct rig){.geo = {.n_nodes = NODES,
+                              .n_layers = 1,
+                              .n_experts = EXPERTS,
+                              .top_k = TOP_K,
+                              .n_embd = WIDTH,
+                              .n_ff = WIDTH,
+                              .max_tokens = TOKENS,
+                              .max_items = ITEMS,
+                              .max_pairs = TOKENS * TOP_K,
+                              .amend_slots = AMEND_SLOTS,
+                              .order_slots = 1,
+                              .n_slabs = SLABS,
+                              .acts_half = TOKENS * WIDTH * 4,
+                              .inter_half = TOKENS * TOP_K * WIDTH * 4,
+                              .rows_half = TOKENS * TOP_K * WIDTH * 4},
+                      .n_calls = n_calls,
+                      .deadline_ns = deadline_ns,
+                      .shared = 1};
     r->board = rig_map(sizeof *r->board);
     r->board->geo = r->geo;
     r->bells = rig_map(MAX_PROCS * sizeof *r->bells);
@@ -175,14 +185,21 @@ static void pend(struct consumer_role *w, const struct call *call, uint32_t item
                  uint64_t am, uint32_t place, uint64_t epoch)
 {
     const struct call_item *it = &call->items[item];
-    struct pending p = {.call = call->head.seq, .am = am, .epoch = epoch, .acts = call->head.acts,
-                        .place = place, .item = item, .share = share, .n_pairs = it->n_pairs};
+    struct pending p = {.call = call->head.seq,
+                        .am = am,
+                        .epoch = epoch,
+                        .acts = call->head.acts,
+                        .place = place,
+                        .item = item,
+                        .share = share,
+                        .n_pairs = it->n_pairs};
 
     memcpy(p.pair, call->pairs + it->pair0, it->n_pairs * sizeof *p.pair);
     memcpy(p.owner, it->owner, sizeof p.owner);
     for (size_t i = 0; i < w->n; i++)
         if (am && w->p[i].am && w->p[i].call == p.call && w->p[i].item == item &&
-            w->p[i].share == share) { /* a later amendment takes an unfinished earlier one's place */
+            w->p[i].share ==
+                share) { /* a later amendment takes an unfinished earlier one's place */
             w->p[i] = p;
             return;
         }
@@ -225,7 +242,8 @@ static int header_differs(const struct consumer_role *w, const struct pending *p
 }
 
 /* The other share's present owner, if it has staged. */
-static struct outbox *other_staged(const struct consumer_role *w, const struct pending *p, uint32_t k)
+static struct outbox *other_staged(const struct consumer_role *w, const struct pending *p,
+                                   uint32_t k)
 {
     const struct geometry *g = &w->r->geo;
     uint32_t o;
@@ -280,8 +298,8 @@ static void stage_one(struct consumer_role *w, struct pending *p)
     float *inter = outbox_inter(g, w->box, p->call);
 
     for (uint32_t i = 0; i < p->n_pairs; i++)
-        for (uint32_t j = share_row(WIDTH, p->share, NODES); j < share_row(WIDTH, p->share + 1, NODES);
-             j++) {
+        for (uint32_t j = share_row(WIDTH, p->share, NODES);
+             j < share_row(WIDTH, p->share + 1, NODES); j++) {
             uint32_t data = (uint32_t)atomic_load_explicit(&w->r->world->data[p->share][p->place],
                                                            memory_order_relaxed);
             uint32_t act = atomic_load_explicit(
@@ -296,7 +314,8 @@ static void stage_one(struct consumer_role *w, struct pending *p)
     p->staged = 1;
 }
 
-static void stage_two(struct consumer_role *w, const struct pending *p, struct outbox *const box[NODES])
+static void stage_two(struct consumer_role *w, const struct pending *p,
+                      struct outbox *const box[NODES])
 {
     const struct geometry *g = &w->r->geo;
     float *rows = outbox_rows(g, w->box, p->call);
@@ -308,8 +327,8 @@ static void stage_two(struct consumer_role *w, const struct pending *p, struct o
             k += j == share_row(WIDTH, k + 1, NODES);
             sum = mix(sum, word_of(outbox_inter(g, box[k], p->call), at + j));
         }
-        for (uint32_t j = share_row(WIDTH, p->share, NODES); j < share_row(WIDTH, p->share + 1, NODES);
-             j++) {
+        for (uint32_t j = share_row(WIDTH, p->share, NODES);
+             j < share_row(WIDTH, p->share + 1, NODES); j++) {
             uint32_t data = (uint32_t)atomic_load_explicit(&w->r->world->data[p->share][p->place],
                                                            memory_order_relaxed);
             word_to(rows, at + j, row_value(sum, data, j));
@@ -342,7 +361,7 @@ static int advance(struct consumer_role *w, struct pending *p)
     }
     stage_two(w, p, box);
     if (!call_is_open(&w->r->geo, w->r->calls, p->call)) /* retired meanwhile: nobody takes it */
-        return 0;                                          /* the next look drops it */
+        return 0;                                        /* the next look drops it */
     answer(w, p, STAMP_DONE);
     return 1;
 }
@@ -391,9 +410,16 @@ static void consumer_role(struct rig *r, uint32_t me, uint64_t call, uint64_t am
     struct call_pair pairs[TOKENS * TOP_K];
     struct call copy = {.items = items, .pairs = pairs};
     struct consumer_role w = {.r = r, .box = r->box[me], .me = me, .dice = 77777 + me * 1234567};
-    struct consumer_config config = {.geo = &r->geo, .board = r->board, .bells = r->bells,
-                                     .calls = r->calls, .amends = r->amends, .box = r->box[me],
-                                     .outbox = me, .call = call, .amend = amend, .also = stage_look,
+    struct consumer_config config = {.geo = &r->geo,
+                                     .board = r->board,
+                                     .bells = r->bells,
+                                     .calls = r->calls,
+                                     .amends = r->amends,
+                                     .box = r->box[me],
+                                     .outbox = me,
+                                     .call = call,
+                                     .amend = amend,
+                                     .also = stage_look,
                                      .arg = &w};
     uint32_t round = 0;
 
@@ -472,7 +498,9 @@ static void fill(struct producer_role *p, struct open_call_of *o)
 
     c->items = o->items;
     c->pairs = o->pairs;
-    c->head = (struct call_head){.seq = p->next, .n_tokens = tokens, .top_k = TOP_K,
+    c->head = (struct call_head){.seq = p->next,
+                                 .n_tokens = tokens,
+                                 .top_k = TOP_K,
                                  .acts = p->next % CALLS_IN_FLIGHT * p->r->geo.acts_half};
     o->done_upto = 0;
     for (uint32_t t = 0; t < tokens; t++) {
@@ -734,7 +762,8 @@ static uint32_t some_live(struct steward_role *w, uint32_t but)
     for (;;) {
         uint32_t i = dice(&w->dice) % CONSUMERS, o = peek32(&w->r->world->live[i]);
         if (o != but && i + 1 != peek32(&w->r->world->idle) &&
-            peek32(&w->r->world->state[o]) == WORKER_LIVE && peek32(&w->r->world->known[o]) == WORKER_LIVE)
+            peek32(&w->r->world->state[o]) == WORKER_LIVE &&
+            peek32(&w->r->world->known[o]) == WORKER_LIVE)
             return o;
     }
 }
@@ -764,7 +793,8 @@ static void serve(struct steward_role *w, const struct need *n)
         grant(w, n, empty);
         atomic_store_explicit(&w->r->world->entry[n->expert], ENTRY(empty, w->place[empty].epoch),
                               memory_order_release);
-    } else if (now_ns() > w->next_leaving) { /* a free one comes soon, or its owner is late: another */
+    } else if (now_ns() >
+               w->next_leaving) { /* a free one comes soon, or its owner is late: another */
         w->next_leaving = now_ns() + 1000000;
         leave_some(w);
     }
@@ -816,8 +846,12 @@ static int steward_role_look(void *arg)
 static void steward_role(struct rig *r)
 {
     struct steward_role w = {.r = r, .dice = 99};
-    struct steward_config config = {.geo = &r->geo, .board = r->board, .bells = r->bells,
-                                    .calls = r->calls, .amends = r->amends, .ring_calls = 1,
+    struct steward_config config = {.geo = &r->geo,
+                                    .board = r->board,
+                                    .bells = r->bells,
+                                    .calls = r->calls,
+                                    .amends = r->amends,
+                                    .ring_calls = 1,
                                     .first = 1};
     struct err e = {0};
     uint32_t round = 0;
@@ -835,8 +869,8 @@ static void steward_role(struct rig *r)
             continue; /* while a step is open it follows, and does not sleep */
         r->world->steward_sleeps++;
         r->world->steward_net_finds +=
-            bell_sleep(&r->bells[PROC_STEWARD], &r->board->asleep_steward, steward_role_look, &w, 1) ==
-            BELL_NET; /* 1 ms: it also has deadlines to watch */
+            bell_sleep(&r->bells[PROC_STEWARD], &r->board->asleep_steward, steward_role_look, &w,
+                       1) == BELL_NET; /* 1 ms: it also has deadlines to watch */
         round = 0;
     }
     r->world->steward = *steward_counters(w.s);

@@ -138,14 +138,15 @@ static void drop(struct steward *s, struct open_call *o)
 
 static void ring_owners(struct steward *s, const struct open_call *o)
 {
-    uint32_t last = OWNER_DISK;
+    uint64_t rung[MAX_PROCS / 64] = {0}; /* one wake-up each, however many shares it has */
 
     atomic_thread_fence(memory_order_seq_cst);
     for (size_t i = 0; i < n_shares(s, o); i++) {
         uint32_t w = o->share[i].now.outbox;
-        if (w != OWNER_DISK && w != last && s->worker[w].box)
-            bell_ring_fenced(&s->c.bells[w], &s->worker[w].box->asleep);
-        last = w;
+        if (w == OWNER_DISK || rung[w / 64] >> w % 64 & 1)
+            continue;
+        rung[w / 64] |= 1ull << w % 64;
+        bell_ring_fenced(&s->c.bells[w], &s->worker[w].box->asleep);
     }
     atomic_store_explicit(&s->c.board->steward_rung, o->n, memory_order_release);
 }

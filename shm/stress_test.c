@@ -1,8 +1,8 @@
-/* The rings under load: one producer, one steward, eight consumers, each a process of its own, on however
- * few cores there are. Every row is checked. One consumer after the other owns nothing for more than ten
- * rounds of the call ring, some are stopped for 50 calls and more (and lose their items to others, and go
- * on as late owners), some are killed and replaced. What must happen is counted, and so is what must not:
- * a wrong row, and work that only the time-out net found.
+/* The rings under load: one producer, one steward, eight consumers, each a process of its own, on
+ * however few cores there are. Every row is checked. One consumer after the other owns nothing for
+ * more than ten rounds of the call ring, some are stopped for 50 calls and more (and lose their
+ * items to others, and go on as late owners), some are killed and replaced. What must happen is
+ * counted, and so is what must not: a wrong row, and work that only the time-out net found.
  *
  * CONCLAVE_STRESS_CALLS: how many calls, 1000000 if not set. */
 #include <errno.h>
@@ -126,8 +126,8 @@ int main(void)
             stopped = n < stopped ? n : stopped;
         }
     }
-    CHECK(ended_well(producer));
-    CHECK(ended_well(steward));
+    CHECK(ended_well(producer), "producer");
+    CHECK(ended_well(steward), "steward");
     for (uint32_t i = 0; i < CONSUMERS; i++)
         CHECK(ended_well(consumer[i]), "consumer %u", i);
 
@@ -150,10 +150,12 @@ int main(void)
            (unsigned long long)x->steward.amendments, (unsigned long long)x->steward.first_amended,
            (unsigned long long)declined, (unsigned long long)x->steward.late,
            (unsigned long long)late);
-    printf("%llu disk items, %llu idle windows of %u calls, stopped for at least %llu calls, %u replaced\n",
+    printf("%llu disk items, %llu idle windows of %u calls, stopped for at least %llu calls, %u "
+           "replaced\n",
            (unsigned long long)x->producer.disk_items, (unsigned long long)x->producer.idle_windows,
            IDLE_CALLS, (unsigned long long)stopped, fresh - PROC_FIRST_WORKER - CONSUMERS);
-    printf("sleeps: consumers %llu, producer %llu, steward %llu; copies dropped %llu; found by the net: "
+    printf("sleeps: consumers %llu, producer %llu, steward %llu; copies dropped %llu; found by the "
+           "net: "
            "%llu\n",
            (unsigned long long)sleeps, (unsigned long long)x->producer.sleeps,
            (unsigned long long)x->steward_sleeps, (unsigned long long)dropped,
@@ -161,20 +163,20 @@ int main(void)
 
     CHECK_EQ(x->producer.calls, n_calls);
     CHECK_EQ(x->producer.wrong, 0);
-    CHECK(x->producer.rows >= 2 * n_calls);
+    CHECK(x->producer.rows >= 2 * n_calls, "too few");
     CHECK_EQ(finds, 0);
-    CHECK(x->steward.amendments > 0);
-    CHECK(declined > 0);
-    CHECK(x->steward.declines > 0);
-    CHECK(x->steward.late > 0);
-    CHECK(late > 0);
-    CHECK(x->producer.disk_items > 0);
-    CHECK(n_calls / CALL_SLOTS > 0);
-    CHECK(x->steward.amendments / AMEND_SLOTS > 0);
-    CHECK(x->producer.idle_windows > 0);
-    CHECK(sleeps > 0);
-    CHECK(x->producer.sleeps > 0 || x->steward_sleeps > 0);
-    CHECK(stopped >= STOPPED_CALLS && stopped != UINT64_MAX);
+    CHECK(x->steward.amendments > 0, "none");
+    CHECK(declined > 0, "none");
+    CHECK(x->steward.declines > 0, "none");
+    CHECK(x->steward.late > 0, "none");
+    CHECK(late > 0, "none");
+    CHECK(x->producer.disk_items > 0, "none");
+    CHECK(n_calls / CALL_SLOTS > 0, "none");
+    CHECK(x->steward.amendments / AMEND_SLOTS > 0, "none");
+    CHECK(x->producer.idle_windows > 0, "none");
+    CHECK(sleeps > 0, "none");
+    CHECK(x->producer.sleeps > 0 && x->steward_sleeps > 0, "none");
+    CHECK(stopped >= STOPPED_CALLS && stopped != UINT64_MAX, "too short");
     CHECK_EQ(fresh - PROC_FIRST_WORKER - CONSUMERS, DEATHS);
     return test_end();
 }

@@ -1,0 +1,253 @@
+/* Segments: made, mapped by another process, refused; what is left of memory, from made-up /proc
+ * trees. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "shm/layout.h"
+#include "shm/seg.h"
+#include "tests/test.h"
+
+#define MB (1ull << 20)
+
+static int names_in_dev_shm(void) /* of ours */
+{
+    DIR *d = opendir("/dev/shm");
+    int n = 0;
+
+    for (struct dirent *f; d && (f = readdir(d));)
+        n += !strncmp(f->d_name, "conclave-", 9);
+    if (d)
+        closedir(d);
+    return n;
+}
+
+static void makes_and_maps(enum seg_role role, uint64_t bytes)
+{
+    struct err e = {0};
+    struct seg s, t;
+    int status, rc = seg_create(role, 3, bytes, 0, &s, &e);
+    pid_t child;
+
+    CHECK(!rc, "%s: %s", seg_role_name(role), e.msg);
+    if (rc)
+        return;
+    CHECK((uintptr_t)s.base % SEG_HEAD_BYTES == 0, "base %p", s.base);
+    ((uint8_t *)s.base)[0] = 11;
+    ((uint8_t *)s.base)[bytes - 1] = 22;
+    child = fork();
+    if (!child) { /* another process, another address */
+        uint8_t *b;
+        rc = seg_map(dup(s.fd), role, 3, 1, &t, &e);
+        b = t.base;
+        if (rc || t.base == s.base || t.bytes != bytes || b[0] != 11 || b[bytes - 1] != 22)
+            _exit(1);
+        b[bytes / 2] = 33;
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0, "status %d", status);
+    CHECK_EQ(((uint8_t *)s.base)[bytes / 2], 33);
+    seg_close(&s);
+    CHECK(s.fd == -1 && !s.map && !s.base, "still open");
+    seg_close(&s); /* harmless */
+}
+
+static void reader_cannot_write(void)
+{
+    struct err e = {0};
+    struct seg s, t;
+    int fd;
+
+    CHECK(!seg_create(SEG_BOARD, 0, 100, -1, &s, &e), "%s", e.msg);
+    fd = seg_reader_fd(&s, &e);
+    CHECK(fd >= 0, "%s", e.msg);
+    CHECK(!seg_map(dup(fd), SEG_BOARD, 0, 0, &t, &e), "%s", e.msg);
+    seg_close(&t);
+    CHECK(seg_map(fd, SEG_BOARD, 0, 1, &t, &e) == -EACCES, "mapped for writing");
+    CHECK(e.code == -EACCES && strstr(e.msg, "board.0"), "%s", e.msg);
+    CHECK(fcntl(fd, F_GETFD) < 0, "seg_map keeps the descriptor after a failure");
+    seg_close(&s);
+}
+
+static void refuses_heads(void)
+{
+    struct err e = {0};
+    struct seg s, t;
+    struct seg_head *h;
+    struct seg_head good;
+    int fd;
+
+    CHECK(!seg_create(SEG_CALLS, 0, 5000, -1, &s, &e), "%s", e.msg);
+    h = s.map;
+    good = *h;
+    CHECK_EQ(good.layout, shm_layout_hash());
+    CHECK(!memcmp(good.build, build_id(), 16), "build id");
+    e.code = 0;
+    CHECK(seg_map(dup(s.fd), SEG_ACTS, 0, 0, &t, &e) == -EPROTO && strstr(e.msg, "calls.0"), "%s",
+          e.msg);
+    e.code = 0;
+    CHECK(seg_map(dup(s.fd), SEG_CALLS, 1, 0, &t, &e) == -EPROTO, "other index");
+    h->magic++;
+    CHECK(seg_map(dup(s.fd), SEG_CALLS, 0, 0, &t, NULL) == -EPROTO, "magic");
+    *h = good;
+    h->layout++;
+    CHECK(seg_map(dup(s.fd), SEG_CALLS, 0, 0, &t, NULL) == -EPROTO, "layout");
+    *h = good;
+    h->build[3] ^= 1;
+    e.code = 0;
+    CHECK(seg_map(dup(s.fd), SEG_CALLS, 0, 0, &t, &e) == -EPROTO && strstr(e.msg, "build"), "%s",
+          e.msg);
+    *h = good;
+    h->bytes = 1ull << 60;
+    CHECK(seg_map(dup(s.fd), SEG_CALLS, 0, 0, &t, NULL) == -EPROTO, "bytes");
+    *h = good;
+    CHECK(!seg_map(dup(s.fd), SEG_CALLS, 0, 0, &t, NULL), "good again");
+    CHECK_EQ(t.bytes, 5000);
+    seg_close(&t);
+    seg_close(&s);
+    fd = memfd_create("x", 0);
+    CHECK(seg_map(fd, SEG_CALLS, 0, 0, &t, NULL) == -EPROTO, "empty file");
+    CHECK(seg_map(12345, SEG_CALLS, 0, 0, &t, NULL) == -EBADF, "no descriptor");
+}
+
+static void refuses_sizes(void)
+{
+    struct err e = {0};
+    struct seg s;
+
+    CHECK(seg_create(SEG_SLABS, 0, 1ull << 50, -1, &s, &e) == -ENOMEM, "a petabyte");
+    CHECK(strstr(e.msg, "slabs.0") && strstr(e.msg, "MB"), "%s", e.msg);
+    CHECK(s.fd == -1, "open");
+    CHECK(seg_create(SEG_SLABS, 0, UINT64_MAX - 5, -1, &s, NULL) == -EOVERFLOW, "2^64");
+    CHECK(seg_create(SEG_TABLES, 0, memory_left() + 200 * MB, -1, &s, NULL) == -ENOMEM,
+          "all and more");
+}
+
+static void populates(void)
+{
+    struct err e = {0};
+    struct seg s;
+    unsigned char in[64];
+    size_t there = 0;
+
+    CHECK(!seg_create(SEG_SLABS, 1, sizeof in * 4096, 0, &s, &e), "%s", e.msg);
+    ((uint8_t *)s.base)[5] = 77;
+    CHECK(!seg_populate(&s, &e), "%s", e.msg);
+    CHECK(!mincore(s.base, sizeof in * 4096, in), "mincore");
+    for (size_t i = 0; i < sizeof in; i++)
+        there += in[i] & 1;
+    CHECK_EQ(there, sizeof in);
+    CHECK_EQ(((uint8_t *)s.base)[5], 77);
+    CHECK(ftruncate(s.fd, 4096) < 0, "its size can be changed under others");
+    seg_close(&s);
+}
+
+/* ---- memory_left over made-up trees ---- */
+
+static char root[] = "/tmp/conclave-seg-XXXXXX";
+
+static void put(const char *path, const char *text)
+{
+    char full[512];
+    FILE *f;
+
+    snprintf(full, sizeof full, "%s%s", root, path);
+    for (char *p = full + 1; (p = strchr(p, '/')); p++) {
+        *p = 0;
+        mkdir(full, 0700);
+        *p = '/';
+    }
+    f = fopen(full, "w");
+    if (f) {
+        fputs(text, f);
+        fclose(f);
+    }
+}
+
+static void machine_alone(void)
+{
+    put("/proc/meminfo", "MemTotal:  16000000 kB\nMemFree:  100 kB\nMemAvailable:    8000 kB\n");
+    CHECK_EQ(memory_left_in(root), 8000 * 1024);
+}
+
+static void groups_v2(void)
+{
+    put("/proc/self/cgroup", "0::/user.slice/a b/leaf\n");
+    put("/proc/self/mountinfo",
+        "25 1 0:23 / /proc rw - proc proc rw\n"
+        "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n");
+    put("/sys/fs/cgroup/user.slice/a b/leaf/memory.max", "max\n");
+    put("/sys/fs/cgroup/user.slice/a b/leaf/memory.high", "max\n");
+    put("/sys/fs/cgroup/user.slice/a b/leaf/memory.current", "1000000\n");
+    CHECK_EQ(memory_left_in(root), 8000 * 1024); /* nested, no limit */
+    put("/sys/fs/cgroup/user.slice/memory.max", "7000000\n");
+    put("/sys/fs/cgroup/user.slice/memory.current", "5000000\n");
+    CHECK_EQ(memory_left_in(root), 2000000); /* the outer one's */
+    put("/sys/fs/cgroup/user.slice/memory.stat",
+        "anon 10\ninactive_file 400000\nactive_file 100000\n");
+    CHECK_EQ(memory_left_in(root), 2500000); /* file pages can go */
+    put("/sys/fs/cgroup/user.slice/a b/leaf/memory.high", "1500000\n");
+    CHECK_EQ(memory_left_in(root), 500000);
+    put("/sys/fs/cgroup/user.slice/a b/leaf/memory.max", "900000\n");
+    CHECK_EQ(memory_left_in(root), 0); /* past it already */
+}
+
+static void group_of_a_container(void)
+{
+    put("/proc/self/cgroup", "0::/docker/abc\n"); /* the mount begins at the container's group */
+    put("/proc/self/mountinfo", "30 23 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup ro\n");
+    put("/sys/fs/cgroup/memory.max", "3000000\n");
+    put("/sys/fs/cgroup/memory.current", "1\n");
+    CHECK_EQ(memory_left_in(root), 2999999);
+    put("/proc/self/cgroup", "0::/../other\n"); /* a group that this namespace cannot see */
+    CHECK_EQ(memory_left_in(root), 2999999);
+}
+
+static void groups_v1(void)
+{
+    put("/proc/self/cgroup", "9:name=systemd:/x\n4:cpu,memory:/job/7\n0::/\n");
+    put("/proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n"
+                                "32 31 0:29 / /cg1/cpu rw - cgroup cgroup rw,cpu\n"
+                                "35 31 0:32 / /cg1/memory rw - cgroup cgroup rw,memory\n");
+    put("/cg1/memory/job/7/memory.limit_in_bytes", "9223372036854771712\n");
+    put("/cg1/memory/job/7/memory.usage_in_bytes", "100\n");
+    CHECK_EQ(memory_left_in(root), 8000 * 1024);
+    put("/cg1/memory/job/memory.limit_in_bytes", "5000000\n");
+    put("/cg1/memory/job/memory.usage_in_bytes", "4000000\n");
+    put("/cg1/memory/job/memory.stat",
+        "inactive_file 7\ntotal_inactive_file 1000\ntotal_active_file 1\n");
+    CHECK_EQ(memory_left_in(root), 1001001);
+}
+
+int main(void)
+{
+    char command[64];
+
+    makes_and_maps(SEG_BOARD, sizeof(struct board));
+    makes_and_maps(SEG_CALLS, 4096);
+    makes_and_maps(SEG_TABLES, 123457);
+    makes_and_maps(SEG_ACTS, 4097);
+    makes_and_maps(SEG_OUTBOX, 3 * MB);
+    makes_and_maps(SEG_SLABS, 5 * MB + 1);
+    CHECK_EQ(names_in_dev_shm(), 0);
+    reader_cannot_write();
+    refuses_heads();
+    refuses_sizes();
+    populates();
+    CHECK(memory_left() > 0 && memory_left() < 1ull << 50, "%llu",
+          (unsigned long long)memory_left());
+    if (!mkdtemp(root))
+        return 1;
+    machine_alone();
+    groups_v2();
+    group_of_a_container();
+    groups_v1();
+    snprintf(command, sizeof command, "rm -rf %s", root);
+    CHECK_EQ(system(command), 0);
+    return test_end();
+}
