@@ -206,8 +206,12 @@ static int choose_sizes(struct engine *en, struct err *e)
     en->max_tokens = en->o->batch ? en->o->batch : DEFAULT_BATCH;
     logits = at_least(MAX_LOGIT_BYTES / (en->m->n_vocab * sizeof(float)), 1);
     en->max_out = !en->o->every_row ? 1 : en->max_tokens < logits ? en->max_tokens : logits;
-    if (en->o->every_row) /* every token of a pass may want its row */
+    if (en->o->every_row && en->max_out < en->max_tokens) { /* every token of a pass may want its row */
+        if (en->o->batch)
+            fprintf(stderr, "conclave: --batch %u: passes of %u tokens, whose logits fit into %llu MB\n",
+                    en->o->batch, en->max_out, MAX_LOGIT_BYTES >> 20);
         en->max_tokens = en->max_out;
+    }
     geometry_of(en);
     fixed = en->trunk_bytes + (3 + en->geo.n_nodes) * ARENA_BYTES / 4;
     if (fixed > left)
@@ -281,7 +285,8 @@ static int make_segments(struct engine *en, struct err *e)
         (rc = seg_create(SEG_ACTS, 0, CALLS_IN_FLIGHT * g->acts_half, -1, &en->acts, e)) ||
         (rc = seg_create(SEG_OUTBOX, PAGER_SLOT, pager_box_bytes(g), -1, &en->pager_box, e)) ||
         (rc = make_tables(en, e)) ||
-        (rc = seg_create(SEG_TRUNK, 0, en->trunk_bytes, -1, &en->trunk, e)))
+        (rc = seg_create(SEG_TRUNK, 0, en->trunk_bytes, -1, &en->trunk, e)) ||
+        (rc = seg_populate(&en->trunk, e)))
         return rc;
     board_of(en)->geo = *g;
     for (uint32_t k = 0; k < g->n_nodes; k++) {
@@ -290,6 +295,8 @@ static int make_segments(struct engine *en, struct err *e)
         if (!rc)
             rc = seg_create(SEG_SLABS, k, en->slabs.node_bytes[k] ? en->slabs.node_bytes[k] : 4096, node,
                             &en->slab[k], e);
+        if (!rc) /* refused now, with a line, rather than killed later */
+            rc = seg_populate(&en->slab[k], e);
         if (rc)
             return rc;
         en->box[PROC_FIRST_WORKER + k] = en->outbox[k].base;

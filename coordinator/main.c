@@ -7,6 +7,7 @@
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/nearest.h"
 #include "coordinator/cli/stop.h"
+#include "kernels/cpu.h"
 
 static const struct verb {
     const char *name, *about;
@@ -93,6 +94,7 @@ static void hold_streams(void)
 int main(int argc, char **argv)
 {
     const struct verb *v;
+    const char *problem;
 
     hold_streams();
     stop_install();
@@ -105,5 +107,12 @@ int main(int argc, char **argv)
     if (!strcmp(argv[1], "--version"))
         return args_version();
     v = find(argv[1]);
-    return v ? v->run(argc - 1, argv + 1) : unknown(argv[1]);
+    if (!v)
+        return unknown(argv[1]);
+    problem = cpu_override_problem();
+    if (problem) {
+        fprintf(stderr, "conclave: %s\n", problem);
+        return 2;
+    }
+    return v->run(argc - 1, argv + 1);
 }

@@ -129,7 +129,8 @@ int main(int argc, char **argv)
     if (child_begin(argc, argv, "conclave-cpu",
                     "Computes the experts that lie in memory for conclave, which starts it.", &c,
                     &e) < 0) {
-        fprintf(stderr, "conclave-cpu: %s\n", e.msg);
+        if (c.ctl < 0) /* else the coordinator was told, and says it */
+            fprintf(stderr, "conclave-cpu: %s\n", e.msg);
         return 1;
     }
     problem = cpu_override_problem();

@@ -11,7 +11,8 @@ int main(int argc, char **argv)
     if (child_begin(argc, argv, "conclave-pager",
                     "Reads the weights of a model from disk for conclave, which starts it.", &c,
                     &e) < 0) {
-        fprintf(stderr, "conclave-pager: %s\n", e.msg);
+        if (c.ctl < 0) /* else the coordinator was told, and says it */
+            fprintf(stderr, "conclave-pager: %s\n", e.msg);
         return 1;
     }
     if (pager_run(&c, &e) < 0) {

@@ -23,9 +23,9 @@ int slab_plan(const struct expert_layer *layer, uint32_t n_layers, uint32_t n_no
     }
     if (ram < p->need_one)
         return err_set(e, -ENOSPC,
-                       "--ram %llu holds no expert: one takes %llu bytes of slabs (all: %llu)",
+                       "%llu bytes for experts hold none: one takes %llu (all: %llu); give --ram %llu or more",
                        (unsigned long long)ram, (unsigned long long)p->need_one,
-                       (unsigned long long)p->need_all);
+                       (unsigned long long)p->need_all, (unsigned long long)p->need_one);
     p->n_slabs = (uint32_t)(ram / p->need_one);
     for (uint32_t k = 0; k < n_nodes; k++)
         p->node_bytes[k] = p->slab[k] * p->n_slabs;

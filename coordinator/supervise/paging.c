@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define MAX_NEEDS 64 /* looked at in one round; the rest comes in the next */
+#define STUCK_MS 1   /* between looks at stamps that ring nobody here, after the rounds */
 
 struct paging {
     struct paging_config c;
@@ -15,6 +16,7 @@ struct paging {
     uint32_t *place_of; /* by layer * n_experts + expert: its place in any state, or PLACE_NONE */
     uint64_t next_order, next_epoch;
     uint32_t n_busy; /* places leaving or being read */
+    int stuck;       /* something waits for stamps that ring nobody here: look again soon */
     size_t n_needs;
     struct need need[MAX_NEEDS];
     pthread_t thread;
@@ -62,7 +64,8 @@ static void read_into(struct paging *p, uint32_t i)
     order_publish(p->c.geo, p->c.orders, &o, &p->c.bells[p->c.pager_outbox], &p->c.pager->asleep);
 }
 
-/* The entry first, then the header on every node; steward_place_named makes the fence. */
+/* The entry first, then the header on every node, for which nodes that sleep on a stage stamp are woken;
+ * steward_place_named makes the fence. */
 static void leave(struct paging *p, uint32_t i)
 {
     struct place *pl = &p->place[i];
@@ -70,6 +73,8 @@ static void leave(struct paging *p, uint32_t i)
     atomic_store_explicit(table_entry(p->c.tables, p->c.geo, pl->layer, pl->expert), 0, memory_order_release);
     for (uint32_t k = 0; k < p->c.geo->n_nodes; k++)
         atomic_store_explicit(table_header(p->c.tables, p->c.geo, k, i), 0, memory_order_release);
+    if (p->c.geo->n_nodes > 1)
+        steward_ring_workers(p->steward);
     p->place_of[expert_at(p, pl->layer, pl->expert)] = PLACE_NONE;
 }
 
@@ -109,8 +114,10 @@ static void fetch(struct paging *p, uint32_t layer, uint32_t expert)
     if (!order_room(g, p->c.pager, p->next_order))
         return;
     i = lru_pick(p->place, g->n_slabs, p->c.used, g->n_experts, busy, p);
-    if (i == PLACE_NONE)
-        return; /* every place is named; stamps will free one */
+    if (i == PLACE_NONE) {
+        p->stuck = 1; /* every place is named; stamps will free one */
+        return;
+    }
     if (p->place[i].state == PLACE_RESIDENT)
         leave(p, i);
     p->place[i] = (struct place){.state = PLACE_LEAVING, .layer = layer, .expert = expert};
@@ -127,9 +134,13 @@ static int advance(struct paging *p)
 
     for (uint32_t i = 0; p->n_busy && i < p->c.geo->n_slabs; i++) {
         struct place *pl = &p->place[i];
-        if (pl->state == PLACE_LEAVING && order_room(p->c.geo, p->c.pager, p->next_order) && !named(p, i)) {
-            read_into(p, i);
-            moved = 1;
+        if (pl->state == PLACE_LEAVING) {
+            if (order_room(p->c.geo, p->c.pager, p->next_order) && !named(p, i)) {
+                read_into(p, i);
+                moved = 1;
+            } else {
+                p->stuck = 1;
+            }
         } else if (pl->state == PLACE_READING) {
             int answer = order_answer(p->c.geo, p->c.pager, pl->order);
             if (answer < 0) /* its text came over the control socket and ends the run */
@@ -153,6 +164,13 @@ static int serve(struct paging *p)
     for (size_t i = 0; i < p->n_needs && i < MAX_NEEDS; i++) {
         const struct need *n = &p->need[i];
         uint32_t at;
+        if (n->why == NEED_AGAIN) { /* rule 20: where the place still stands; else its item wants a place */
+            if (atomic_load_explicit(table_header(p->c.tables, p->c.geo, n->share, n->was.place),
+                                     memory_order_relaxed) == n->was.epoch)
+                moved |= steward_give(p->steward, n->call, n->item, n->share, p->c.owner[n->share],
+                                      n->was.place, n->was.epoch, now_ns()) > 0;
+            continue;
+        }
         if (n->why != NEED_PLACE)
             continue; /* owners do not die here: the watch ends the run */
         at = p->place_of[expert_at(p, n->layer, n->expert)];
@@ -194,16 +212,24 @@ static void *run(void *arg)
 {
     struct paging *p = arg;
     struct err e = {0};
+    uint32_t stuck_round = 0;
 
     while (!atomic_load_explicit(&p->stop, memory_order_acquire)) {
         uint32_t round = 0;
         int moved;
         if (steward_follow(p->steward, now_ns(), &e) < 0)
             watch_fatal(*p->c.watch, "steward: %s", e.msg);
+        p->stuck = 0;
         moved = advance(p);
         moved |= serve(p);
         if (moved)
             continue;
+        if (p->stuck) { /* a call's stamps ring the trunk, not us */
+            if (!wait_round(&stuck_round, 1))
+                bell_sleep(&p->c.bells[PROC_STEWARD], &p->c.board->asleep_steward, look, p, STUCK_MS);
+            continue;
+        }
+        stuck_round = 0;
         while (p->n_needs && !look(p) && wait_round(&round, 1))
             ;
         if (!look(p))
