@@ -67,11 +67,11 @@ isa = $(if $(filter %_avx2.c,$(1)),$(AVX2),$(if $(filter %_avx512.c,$(1)),$(AVX5
 # the only file that sees the id, so that one changed line does not rebuild everything
 $(B)/obj/shm/build_id.o: shm/build_id.c $(B)/build_id.h
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -MMD -c -o $@ $<
+	$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 $(B)/obj/shm/team.o: CFLAGS += -fopenmp
 $(B)/obj/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(call isa,$<) -MMD -c -o $@ $<
+	$(CC) $(CFLAGS) $(call isa,$<) -MMD -MP -c -o $@ $<
 
 $(B)/bin/conclave: $(call obj,coordinator/main.c $(COORD) $(SHM) $(KERNELS))
 $(B)/bin/conclave-cpu: $(call obj,cpu-worker/main.c $(CPUW) $(SHM) $(KERNELS))
