@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, "tests/lib")
-from cli import SHORT, STORY, program, refused  # noqa: E402
+from cli import SHORT, STORY, program, refused, string, with_metadata  # noqa: E402
 from conclave import Checks, build_folder, conclave  # noqa: E402
 
 check = Checks()
@@ -48,12 +48,13 @@ refused(check, run(path), 1, path)
 
 
 def with_architecture(name):
-    at = model.index(b"qwen3moe", model.index(b"general.architecture"))
-    return model[:at] + name + model[at + 8:]
+    return with_metadata(model, lambda keys: keys.replace(string(b"qwen3moe"), string(name), 1))
 
 
-path = file_of("unknown.gguf", with_architecture(b"qwen9moe"))
-refused(check, run(path), 1, path, "qwen9moe", "olmoe", "qwen3moe")
+path = file_of("unknown.gguf", with_architecture(b"qwen-nine-moe"))
+refused(check, run(path), 1, path, "qwen-nine-moe", "olmoe", "qwen3moe")
+path = file_of("dense.gguf", with_architecture(b"llama").replace(b"_exps.weight", b"_mats.weight"))
+refused(check, run(path), 1, path, "llama", "dense", "llama.cpp")
 
 
 def swapped(name):

@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, "tests/lib")
-from cli import SHORT, STORY, own_lines, program  # noqa: E402
+from cli import SHORT, STORY, own_lines, program, string, with_metadata  # noqa: E402
 from conclave import DEMO, Checks, conclave  # noqa: E402
 
 check = Checks()
@@ -119,26 +119,13 @@ p = run("-n", 2, "-v", "--temp", 0)
 check("threads" in p.stderr.decode() and "loaded" in p.stderr.decode() and "pid " in p.stderr.decode(), "-v: %s" % p.stderr)
 
 # a file with a chat template says so once
-def with_string(data, key, text):
-    """The model with one metadata string more; tensor data moves to the next aligned byte."""
-    n_tensors, n_keys = struct.unpack_from("<QQ", data, 8)
-    first = min(data.find(struct.pack("<Q", len(x)) + x) % len(data) for x in
-                (b"token_embd.weight", b"output.weight", b"output_norm.weight", b"blk.0.attn_norm.weight"))
-    at = first
-    for _ in range(n_tensors):  # name, number of dimensions, these, type, offset
-        at += 8 + struct.unpack_from("<Q", data, at)[0]
-        at += 4 + 8 * struct.unpack_from("<I", data, at)[0] + 12
-    entry = struct.pack("<Q", len(key)) + key + struct.pack("<IQ", 8, len(text)) + text
-    front = data[:16] + struct.pack("<Q", n_keys + 1) + data[24:first] + entry + data[first:at]
-    return front + b"\0" * (-len(front) % 32) + data[at + -at % 32:]
-
-
 with open(STORY, "rb") as f:
     data = f.read()
 check(b"tokenizer.chat_template" not in data, "the demo model has a chat template")
 chat = os.path.join(tmp, "chat.gguf")
 with open(chat, "wb") as f:
-    f.write(with_string(data, b"tokenizer.chat_template", b"{{ messages }}"))
+    f.write(with_metadata(data, lambda keys: keys + string(b"tokenizer.chat_template") +
+                          struct.pack("<I", 8) + string(b"{{ messages }}"), 1))
 p = conclave("run", "-m", chat, "-p", SHORT, "-n", 64, "--temp", 0, "--no-display-prompt")
 check(p.returncode == 0 and p.stdout == WANT, "a file with a chat template: %s" % p)
 check(sum("chat template" in x for x in own_lines(p)) == 1, "no line about the chat template: %s" % p.stderr)

@@ -1,6 +1,7 @@
 """Helpers of the command-line tests: one clear line, live processes, what they leave behind."""
 import os
 import signal
+import struct
 import subprocess
 import time
 
@@ -26,6 +27,25 @@ def refused(check, p, status, *words, lines=1, what=""):
     ok = ok and len(text.splitlines()) <= lines and all(str(w) in last for w in words)
     return check(ok, "%s: status %d (wanted %d), said %r (wanted %s in its last line of %d)" %
                  (what or " ".join(map(str, p.args[1:])), p.returncode, status, text, words, lines))
+
+
+def with_metadata(data, edit, more_keys=0):
+    """A GGUF file with other metadata: edit gets the bytes of all keys and returns new ones. The tensors'
+    data moves to the next aligned byte."""
+    n_tensors, n_keys = struct.unpack_from("<QQ", data, 8)
+    first = min(data.find(struct.pack("<Q", len(x)) + x) % len(data) for x in
+                (b"token_embd.weight", b"output.weight", b"output_norm.weight", b"blk.0.attn_norm.weight"))
+    at = first
+    for _ in range(n_tensors):  # name, number of dimensions, these, type, offset
+        at += 8 + struct.unpack_from("<Q", data, at)[0]
+        at += 4 + 8 * struct.unpack_from("<I", data, at)[0] + 12
+    front = data[:16] + struct.pack("<Q", n_keys + more_keys) + edit(data[24:first]) + data[first:at]
+    return front + b"\0" * (-len(front) % 32) + data[at + -at % 32:]
+
+
+def string(text):
+    """As GGUF writes it."""
+    return struct.pack("<Q", len(text)) + text
 
 
 def default_signals():
