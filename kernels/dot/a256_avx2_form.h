@@ -2,8 +2,9 @@
  * after it has defined
  *
  *   enum { BLOCK_BYTES, SUB_BLOCK, WITH_SHIFT, WITH_MINS, WITH_SIGN };
- *   void head(const uint8_t *block, struct head *h)                the block's scales
- *   __m256i bytes(const uint8_t *block, int j, __m256i *sign)      values 32j.. of a block
+ *   void head(const uint8_t *block, struct head *h)                 the block's scales, and more
+ *   __m256i bytes(const uint8_t *block, const struct head *h, int j, __m256i *sign)
+ *                                                                  values 32j.. of a block
  *   __m128 factors(const uint8_t *const block[4])                  D of four blocks
  *   __m128 min_factors(const uint8_t *const block[4])              WITH_MINS: dmin of four blocks
  *
@@ -42,7 +43,7 @@ INLINE void block_sums(const uint8_t *block, const struct act *act, size_t u, co
     }
 #pragma GCC unroll 8
     for (int j = 0; j < 8; j++) {
-        __m256i sign, w = bytes(block, j, &sign), scale = scale_of(h.scales, j);
+        __m256i sign, w = bytes(block, &h, j, &sign), scale = scale_of(h.scales, j);
 
 #pragma GCC unroll 8
         for (int k = 0; k < n_tok; k++) {

@@ -1,7 +1,8 @@
 /* The AVX-512 form of the 256-value types (ARITHMETIC.md rules 10 and 11), included by a type's file
  * after <type>_avx2.h and the definition of
  *
- *   __m512i bytes512(const uint8_t *block, int j, __mmask64 *negative)     values 64j.. of a block
+ *   __m512i bytes512(const uint8_t *block, const struct head *h, int j, __mmask64 *negative)
+ *                                                                  values 64j.. of a block
  *
  * Few vectors: four rows go side by side. With one vector their sums are the four elements of a
  * small register; with more, rows are the parts and vectors the elements of a large one, so that
@@ -34,7 +35,7 @@ INLINE void block_sums(const uint8_t *block, const struct head *h, const struct 
 #pragma GCC unroll 4
     for (int j = 0; j < 4; j++) {
         __mmask64 negative = 0;
-        __m512i w = bytes512(block, j, &negative), scale = scale_of(h->scales, j);
+        __m512i w = bytes512(block, h, j, &negative), scale = scale_of(h->scales, j);
 
 #pragma GCC unroll 8
         for (int k = 0; k < n_tok; k++) {

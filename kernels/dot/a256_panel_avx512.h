@@ -49,7 +49,7 @@ INLINE void open_panel(const uint8_t *w, size_t row_bytes, struct panel *x)
             __m256i sign[2], half[2];
 
             for (int k = 0; k < 2; k++) {
-                half[k] = bytes(b, 2 * j + k, &sign[k]);
+                half[k] = bytes(b, &h, 2 * j + k, &sign[k]);
                 if (WITH_SIGN)
                     half[k] = _mm256_xor_si256(_mm256_sign_epi8(half[k], sign[k]),
                                                _mm256_set1_epi8(-128));

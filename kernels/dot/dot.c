@@ -6,9 +6,9 @@
 #include <math.h>
 
 static const struct dot_type table[] = {
-    [W_F32] = {1, 0, NULL, widen_f32, dot_f32_avx2, NULL},
-    [W_F16] = {1, 0, NULL, widen_f16, dot_f16_avx2, NULL},
-    [W_BF16] = {1, 0, NULL, widen_bf16, dot_bf16_avx2, NULL},
+    [W_F32] = {1, 0, NULL, widen_f32, dot_f32_avx2, dot_f32_avx512},
+    [W_F16] = {1, 0, NULL, widen_f16, dot_f16_avx2, dot_f16_avx512},
+    [W_BF16] = {1, 0, NULL, widen_bf16, dot_bf16_avx2, dot_bf16_avx512},
     [W_Q4_0] = {32, 0, unit_q4_0, NULL, dot_q4_0_avx2, dot_q4_0_avx512},
     [W_Q4_1] = {32, 1, unit_q4_1, NULL, dot_q4_1_avx2, dot_q4_1_avx512},
     [W_Q5_0] = {32, 0, unit_q5_0, NULL, dot_q5_0_avx2, dot_q5_0_avx512},

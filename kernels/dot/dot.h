@@ -72,4 +72,4 @@ dot_form dot_q4_0_avx512, dot_q4_1_avx512, dot_q5_0_avx512, dot_q5_1_avx512, dot
 dot_form dot_iq4_nl_avx512, dot_mxfp4_avx512, dot_q2_k_avx512, dot_q3_k_avx512, dot_q4_k_avx512;
 dot_form dot_q5_k_avx512, dot_q6_k_avx512, dot_iq1_s_avx512, dot_iq1_m_avx512, dot_iq2_xxs_avx512;
 dot_form dot_iq2_xs_avx512, dot_iq2_s_avx512, dot_iq3_xxs_avx512, dot_iq3_s_avx512;
-dot_form dot_iq4_xs_avx512;
+dot_form dot_iq4_xs_avx512, dot_f32_avx512, dot_f16_avx512, dot_bf16_avx512;

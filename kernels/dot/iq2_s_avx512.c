@@ -1,7 +1,7 @@
 /* IQ2_S with AVX-512. */
 #include "kernels/dot/iq2_s_avx2.h"
 
-#include "kernels/dot/halves_avx512.h"
+#include "kernels/dot/grid_avx512.h"
 
 #include "kernels/dot/a256_avx512_form.h"
 

@@ -1,4 +1,4 @@
-/* How a IQ2_XS block opens with AVX2; the block is described in iq2_xs.c. */
+/* How an IQ2_XS block opens with AVX2; the block is described in iq2_xs.c. */
 #pragma once
 #include "kernels/dot/a256_avx2.h"
 #include "kernels/dot/iq_avx2.h"
@@ -7,15 +7,24 @@ enum { BLOCK_BYTES = 74, SUB_BLOCK = 16, WITH_SHIFT = 0, WITH_MINS = 0, WITH_SIG
 
 INLINE void head(const uint8_t *b, struct head *h)
 {
-    h->scales = scales_16(scales_nibbles(b + 66));
-}
-INLINE __m256i bytes(const uint8_t *b, int j, __m256i *sign)
-{
-    uint64_t q = load_u64(b + 2 + 8 * j);
+    __m256i first = load256(b + 2), second = load256(b + 34), sign;
 
-    *sign = _mm256_setr_epi64x((long long)sign_bytes[q >> 9 & 127], (long long)sign_bytes[q >> 25 & 127],
-                               (long long)sign_bytes[q >> 41 & 127], (long long)sign_bytes[q >> 57]);
-    return grid_8x4(iq2xs_grid, q & 511, q >> 16 & 511, q >> 32 & 511, q >> 48 & 511);
+    h->scales = scales_16(scales_nibbles(b + 66));
+    sign = _mm256_packus_epi16(_mm256_srli_epi16(first, 9), _mm256_srli_epi16(second, 9));
+    store256(h->negative, with_parity(_mm256_permute4x64_epi64(sign, 0xD8)));
+    store256(h->index, _mm256_and_si256(first, _mm256_set1_epi16(511)));
+    store256(h->index + 16, _mm256_and_si256(second, _mm256_set1_epi16(511)));
+    keep_in_memory(h);
+}
+INLINE __m256i magnitudes(const struct head *h, int j)
+{
+    return grid_8x4(iq2xs_grid, h->index + 4 * j);
+}
+INLINE __m256i bytes(const uint8_t *b, const struct head *h, int j, __m256i *sign)
+{
+    (void)b;
+    *sign = bits_to_signs(h->negative[j]);
+    return magnitudes(h, j);
 }
 INLINE __m128 factors(const uint8_t *const b[4])
 {

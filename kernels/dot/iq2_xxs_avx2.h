@@ -1,4 +1,4 @@
-/* How a IQ2_XXS block opens with AVX2; the block is described in iq2_xxs.c. */
+/* How an IQ2_XXS block opens with AVX2; the block is described in iq2_xxs.c. */
 #pragma once
 #include "kernels/dot/a256_avx2.h"
 #include "kernels/dot/iq_avx2.h"
@@ -7,17 +7,27 @@ enum { BLOCK_BYTES = 66, SUB_BLOCK = 32, WITH_SHIFT = 0, WITH_MINS = 0, WITH_SIG
 
 INLINE void head(const uint8_t *b, struct head *h)
 {
-    __m256i a = load256(b + 2), c = load256(b + 34);
+    __m256i a = load256(b + 2), c = load256(b + 34); /* indices and bits take turns */
+    __m256 even = _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(c), 0x88);
     __m256 odd = _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(c), 0xDD);
+    __m256i index = _mm256_permute4x64_epi64(_mm256_castps_si256(even), 0xD8);
+    __m256i bits = _mm256_permute4x64_epi64(_mm256_castps_si256(odd), 0xD8);
 
-    h->scales = scales_top4(_mm256_permute4x64_epi64(_mm256_castps_si256(odd), 0xD8));
+    h->scales = scales_top4(bits);
+    store256(h->negative, signs_4x7(bits));
+    store256(h->index, _mm256_cvtepu8_epi16(_mm256_castsi256_si128(index)));
+    store256(h->index + 16, _mm256_cvtepu8_epi16(_mm256_extracti128_si256(index, 1)));
+    keep_in_memory(h);
 }
-INLINE __m256i bytes(const uint8_t *b, int j, __m256i *sign)
+INLINE __m256i magnitudes(const struct head *h, int j)
 {
-    const uint8_t *group = b + 2 + 8 * j;
-
-    *sign = signs_4x7(load_u32(group + 4));
-    return grid_8x4(iq2xxs_grid, group[0], group[1], group[2], group[3]);
+    return grid_8x4(iq2xxs_grid, h->index + 4 * j);
+}
+INLINE __m256i bytes(const uint8_t *b, const struct head *h, int j, __m256i *sign)
+{
+    (void)b;
+    *sign = bits_to_signs(h->negative[j]);
+    return magnitudes(h, j);
 }
 INLINE __m128 factors(const uint8_t *const b[4])
 {

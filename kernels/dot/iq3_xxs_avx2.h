@@ -1,4 +1,4 @@
-/* How a IQ3_XXS block opens with AVX2; the block is described in iq3_xxs.c. */
+/* How an IQ3_XXS block opens with AVX2; the block is described in iq3_xxs.c. */
 #pragma once
 #include "kernels/dot/a256_avx2.h"
 #include "kernels/dot/iq_avx2.h"
@@ -7,16 +7,22 @@ enum { BLOCK_BYTES = 98, SUB_BLOCK = 32, WITH_SHIFT = 0, WITH_MINS = 0, WITH_SIG
 
 INLINE void head(const uint8_t *b, struct head *h)
 {
-    h->scales = scales_top4(load256(b + 66));
-}
-INLINE __m256i bytes(const uint8_t *b, int j, __m256i *sign)
-{
-    const uint8_t *q = b + 2 + 8 * j;
-    const uint32_t *grid = iq3xxs_grid;
+    __m256i bits = load256(b + 66);
 
-    *sign = signs_4x7(load_u32(b + 66 + 4 * j));
-    return grid_4x8(grid[q[0]], grid[q[1]], grid[q[2]], grid[q[3]], grid[q[4]], grid[q[5]],
-                    grid[q[6]], grid[q[7]]);
+    h->scales = scales_top4(bits);
+    store256(h->negative, signs_4x7(bits));
+    widen_bytes(h->index, b + 2, 64);
+    keep_in_memory(h);
+}
+INLINE __m256i magnitudes(const struct head *h, int j)
+{
+    return grid_4x8(iq3xxs_grid, h->index + 8 * j);
+}
+INLINE __m256i bytes(const uint8_t *b, const struct head *h, int j, __m256i *sign)
+{
+    (void)b;
+    *sign = bits_to_signs(h->negative[j]);
+    return magnitudes(h, j);
 }
 INLINE __m128 factors(const uint8_t *const b[4])
 {

@@ -1,4 +1,4 @@
-/* How a IQ4_NL block opens with AVX2; the block is described in iq4_nl.c. */
+/* How an IQ4_NL block opens with AVX2; the block is described in iq4_nl.c. */
 #pragma once
 #include "kernels/dot/avx2.h"
 #include "kernels/dot/tables.h"

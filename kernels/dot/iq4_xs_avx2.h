@@ -1,4 +1,4 @@
-/* How a IQ4_XS block opens with AVX2; the block is described in iq4_xs.c. */
+/* How an IQ4_XS block opens with AVX2; the block is described in iq4_xs.c. */
 #pragma once
 #include "kernels/dot/a256_avx2.h"
 #include "kernels/dot/tables.h"
@@ -17,8 +17,9 @@ INLINE void head(const uint8_t *b, struct head *h)
     low = _mm_or_si128(low, _mm_cvtsi64_si128((long long)(high << 4)));
     h->scales = scales_32(_mm_sub_epi8(low, _mm_set1_epi8(32)));
 }
-INLINE __m256i bytes(const uint8_t *b, int j, __m256i *sign)
+INLINE __m256i bytes(const uint8_t *b, const struct head *h, int j, __m256i *sign)
 {
+    (void)h;
     *sign = _mm256_shuffle_epi8(table16(iq4_values), nibbles(b + 8 + 16 * j));
     return _mm256_abs_epi8(*sign);
 }

@@ -1,4 +1,4 @@
-/* How a MXFP4 block opens with AVX2; the block is described in mxfp4.c. Values are shifted by 12
+/* How an MXFP4 block opens with AVX2; the block is described in mxfp4.c. Values are shifted by 12
  * to 0..24. */
 #pragma once
 #include "kernels/dot/avx2.h"

@@ -11,10 +11,11 @@ INLINE void head(const uint8_t *b, struct head *h)
     h->scales = scales_16(_mm_and_si128(s, low));
     h->mins = _mm256_cvtepi8_epi16(_mm_and_si128(_mm_srli_epi16(s, 4), low));
 }
-INLINE __m256i bytes(const uint8_t *b, int j, __m256i *sign)
+INLINE __m256i bytes(const uint8_t *b, const struct head *h, int j, __m256i *sign)
 {
     __m256i v = load256(b + 16 + 32 * (j / 4));
 
+    (void)h;
     (void)sign;
     return _mm256_and_si256(_mm256_srli_epi16(v, 2 * (j % 4)), _mm256_set1_epi8(3));
 }

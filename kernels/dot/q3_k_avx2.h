@@ -17,10 +17,11 @@ INLINE void head(const uint8_t *b, struct head *h)
     h->scales = scales_16(s);
     h->shift = _mm256_mullo_epi16(_mm256_cvtepi8_epi16(s), _mm256_set1_epi16(-4));
 }
-INLINE __m256i bytes(const uint8_t *b, int j, __m256i *sign)
+INLINE __m256i bytes(const uint8_t *b, const struct head *h, int j, __m256i *sign)
 {
     __m256i v = _mm256_srli_epi16(load256(b + 32 + 32 * (j / 4)), 2 * (j % 4)), high = load256(b);
 
+    (void)h;
     (void)sign;
     high = j < 2 ? _mm256_slli_epi16(high, 2 - j) : _mm256_srli_epi16(high, j - 2); /* bit j to 2 */
     return _mm256_or_si256(_mm256_and_si256(v, _mm256_set1_epi8(3)),

@@ -5,8 +5,10 @@
 #include <immintrin.h>
 
 /* values 64j.. */
-INLINE __m512i bytes512(const uint8_t *b, int j, __mmask64 *negative)
+INLINE __m512i bytes512(const uint8_t *b, const struct head *h, int j,
+                        __mmask64 *negative)
 {
+    (void)h;
     (void)negative;
     return _mm512_and_si512(right(load256(b + 16 + 32 * j), 0, 4), _mm512_set1_epi8(15));
 }

@@ -9,10 +9,11 @@ INLINE void head(const uint8_t *b, struct head *h)
 {
     k_head(b + 4, h);
 }
-INLINE __m256i bytes(const uint8_t *b, int j, __m256i *sign)
+INLINE __m256i bytes(const uint8_t *b, const struct head *h, int j, __m256i *sign)
 {
     __m256i v = load256(b + 48 + 32 * (j / 2)), high = load256(b + 16);
 
+    (void)h;
     (void)sign;
     v = _mm256_and_si256(j % 2 ? _mm256_srli_epi16(v, 4) : v, _mm256_set1_epi8(15));
     high = j < 4 ? _mm256_slli_epi16(high, 4 - j) : _mm256_srli_epi16(high, j - 4); /* bit j to 4 */

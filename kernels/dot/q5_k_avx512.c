@@ -5,11 +5,13 @@
 #include <immintrin.h>
 
 /* values 64j.. */
-INLINE __m512i bytes512(const uint8_t *b, int j, __mmask64 *negative)
+INLINE __m512i bytes512(const uint8_t *b, const struct head *h, int j,
+                        __mmask64 *negative)
 {
     __m512i v = _mm512_and_si512(right(load256(b + 48 + 32 * j), 0, 4), _mm512_set1_epi8(15));
     __m256i high = load256(b + 16); /* bits 2j and 2j + 1 to bit 4 */
 
+    (void)h;
     (void)negative;
     return or_masked(v, j < 2 ? left(high, 4 - 2 * j, 3 - 2 * j) : right(high, 2 * j - 4, 2 * j - 3),
                      16);

@@ -12,11 +12,12 @@ INLINE void head(const uint8_t *b, struct head *h)
     h->scales = scales_16(s);
     h->shift = _mm256_mullo_epi16(_mm256_cvtepi8_epi16(s), _mm256_set1_epi16(-32));
 }
-INLINE __m256i bytes(const uint8_t *b, int j, __m256i *sign)
+INLINE __m256i bytes(const uint8_t *b, const struct head *h, int j, __m256i *sign)
 {
     int half = j / 4, part = j % 4;
     __m256i low = load256(b + 64 * half + 32 * (part & 1)), high = load256(b + 128 + 32 * half);
 
+    (void)h;
     (void)sign;
     low = _mm256_and_si256(part < 2 ? low : _mm256_srli_epi16(low, 4), _mm256_set1_epi8(15));
     high = part < 2 ? _mm256_slli_epi16(high, 4 - 2 * part) : _mm256_srli_epi16(high, 2 * part - 4);

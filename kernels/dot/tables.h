@@ -7,7 +7,6 @@ extern const uint64_t iq2xxs_grid[256], iq2xs_grid[512], iq2s_grid[1024], iq1s_g
 extern const uint32_t iq3xxs_grid[256], iq3s_grid[512];
 /* the seven stored sign bits of eight values and their parity as the eighth */
 extern const uint8_t sign_masks[128];
-extern const uint64_t sign_bytes[128]; /* the same as eight bytes, 1 or -1 */
 extern const int8_t iq4_values[16];  /* IQ4_NL, IQ4_XS */
 extern const int8_t e2m1_values[16]; /* MXFP4, NVFP4: twice the four-bit float */
 /* f32 bits of half of the value that a scale byte stands for */
