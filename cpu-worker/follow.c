@@ -16,8 +16,8 @@ static int check_call(const struct maps *m, const struct call *c, struct err *e)
     for (uint32_t i = 0; i < h->n_items; i++)
         pairs += c->items[i].n_pairs;
     if (pairs > h->n_pairs) /* scratch memory is counted by the call's pairs */
-        return err_set(e, -EPROTO, "call %llu: its items have %llu pairs, the call has %u", U(h->seq),
-                       U(pairs), h->n_pairs);
+        return err_set(e, -EPROTO, "call %llu: its items have %llu pairs, the call has %u",
+                       U(h->seq), U(pairs), h->n_pairs);
     return 0;
 }
 
@@ -30,8 +30,8 @@ static int check_item(const struct maps *m, const struct call *c, uint32_t item,
 
     if (place >= m->g.n_slabs || it->expert >= l->n_experts || !it->n_pairs ||
         it->n_pairs > c->head.n_tokens)
-        return err_set(e, -EPROTO, "call %llu, item %u: expert %u in place %u, %u pairs", U(c->head.seq),
-                       item, it->expert, place, it->n_pairs);
+        return err_set(e, -EPROTO, "call %llu, item %u: expert %u in place %u, %u pairs",
+                       U(c->head.seq), item, it->expert, place, it->n_pairs);
     for (uint32_t k = 0; k < m->g.n_nodes; k++)
         if (!maps_rows(m, l, k, place, it->expert, MAT_GATE))
             return err_set(e, -EPROTO, "place %u does not lie in the slabs of node %u", place, k);
@@ -64,8 +64,8 @@ static int take_call(struct shares *s, struct err *e)
     if (rc <= 0)
         return rc;
     if (s->spare.head.seq != s->consumer.next_call - 1)
-        return err_set(e, -EPROTO, "call %llu says that it is call %llu", U(s->consumer.next_call - 1),
-                       U(s->spare.head.seq));
+        return err_set(e, -EPROTO, "call %llu says that it is call %llu",
+                       U(s->consumer.next_call - 1), U(s->spare.head.seq));
     rc = check_call(m, &s->spare, e);
     if (rc)
         return rc;

@@ -20,8 +20,8 @@ static void *take(const struct child *c, enum seg_role role, uint32_t index, uin
             continue;
         if (s->bytes >= need)
             return s->base;
-        err_set(e, -EPROTO, "segment %s.%u holds %llu bytes, wanted %llu", seg_role_name(role), index,
-                (unsigned long long)s->bytes, (unsigned long long)need);
+        err_set(e, -EPROTO, "segment %s.%u holds %llu bytes, wanted %llu", seg_role_name(role),
+                index, (unsigned long long)s->bytes, (unsigned long long)need);
         return NULL;
     }
     err_set(e, -EPROTO, "segment %s.%u was not passed on", seg_role_name(role), index);
@@ -40,19 +40,21 @@ static int check_geometry(const struct geometry *g, struct err *e)
 {
     uint64_t most = 1u << 30; /* of every number; keeps the sums below from wrapping */
 
-    if (g->n_nodes < 1 || g->n_nodes > MAX_NODES || !g->n_layers || !g->max_tokens || !g->max_items ||
-        !g->max_pairs || !g->top_k || !g->n_embd || !g->n_ff || !g->n_experts || !g->n_slabs ||
-        g->n_layers > most || g->max_items > most || g->max_pairs > most || g->n_experts > most ||
-        g->n_slabs > most || g->amend_slots > most || !g->amend_slots ||
+    if (g->n_nodes < 1 || g->n_nodes > MAX_NODES || !g->n_layers || !g->max_tokens ||
+        !g->max_items || !g->max_pairs || !g->top_k || !g->n_embd || !g->n_ff || !g->n_experts ||
+        !g->n_slabs || g->n_layers > most || g->max_items > most || g->max_pairs > most ||
+        g->n_experts > most || g->n_slabs > most || g->amend_slots > most || !g->amend_slots ||
         (g->amend_slots & (g->amend_slots - 1)))
-        return err_set(e, -EPROTO, "the board's geometry makes no sense (%u nodes, %u layers, %u items)",
+        return err_set(e, -EPROTO,
+                       "the board's geometry makes no sense (%u nodes, %u layers, %u items)",
                        g->n_nodes, g->n_layers, g->max_items);
     if (g->max_tokens > 65536 || g->top_k > 65536 || g->acts_half % 4 || g->inter_half % 4 ||
         g->rows_half % 4 || g->acts_half > UINT64_MAX / 8 || g->inter_half > UINT64_MAX / 8 ||
         g->rows_half > UINT64_MAX / 8 || f32_bytes(g->max_tokens, 1, g->n_embd) > g->acts_half ||
         f32_bytes(g->max_tokens, g->top_k, g->n_ff) > g->inter_half ||
         f32_bytes(g->max_tokens, g->top_k, g->n_embd) > g->rows_half)
-        return err_set(e, -EPROTO, "the arenas do not hold a call of %u tokens with %u experts each",
+        return err_set(e, -EPROTO,
+                       "the arenas do not hold a call of %u tokens with %u experts each",
                        g->max_tokens, g->top_k);
     return 0;
 }
@@ -100,7 +102,8 @@ static int check_tables(const struct maps *m, const struct child *c, struct err 
 {
     const struct geometry *g = &m->g;
     const struct tables t = *m->tables;
-    uint64_t experts = (uint64_t)g->n_layers * g->n_experts, slabs = (uint64_t)g->n_nodes * g->n_slabs;
+    uint64_t experts = (uint64_t)g->n_layers * g->n_experts,
+             slabs = (uint64_t)g->n_nodes * g->n_slabs;
     const struct {
         const char *name;
         uint64_t off, n, each;
@@ -130,11 +133,12 @@ static int take_mat(struct mat *m, const struct expert_layer *l, int which, uint
     uint64_t bytes;
 
     if (!t || !t->built)
-        return err_set(e, -EPROTO, "layer %u: %s matrices are of type %s (%u), which has no kernels",
-                       layer, mat_name[which], t ? t->name : "unknown", x->type);
+        return err_set(e, -EPROTO,
+                       "layer %u: %s matrices are of type %s (%u), which has no kernels", layer,
+                       mat_name[which], t ? t->name : "unknown", x->type);
     if (type_row_bytes(x->type, x->cols, &bytes) || x->row_bytes != bytes)
-        return err_set(e, -EPROTO, "layer %u: a row of %s, %u %s values, cannot have %llu bytes", layer,
-                       mat_name[which], x->cols, t->name, (unsigned long long)x->row_bytes);
+        return err_set(e, -EPROTO, "layer %u: a row of %s, %u %s values, cannot have %llu bytes",
+                       layer, mat_name[which], x->cols, t->name, (unsigned long long)x->row_bytes);
     *m = (struct mat){.type = x->type,
                       .rows = x->rows,
                       .cols = x->cols,
@@ -154,7 +158,8 @@ static int take_mat(struct mat *m, const struct expert_layer *l, int which, uint
 static int take_layer(struct layer *l, const struct expert_layer *x, uint32_t layer,
                       const struct geometry *g, struct err *e)
 {
-    const struct expert_matrix *gate = &x->m[MAT_GATE], *up = &x->m[MAT_UP], *down = &x->m[MAT_DOWN];
+    const struct expert_matrix *gate = &x->m[MAT_GATE], *up = &x->m[MAT_UP],
+                               *down = &x->m[MAT_DOWN];
     uint32_t quantum;
 
     memset(l, 0, sizeof *l);
@@ -163,9 +168,10 @@ static int take_layer(struct layer *l, const struct expert_layer *x, uint32_t la
     if (x->n_experts > g->n_experts || x->top_k > g->top_k || gate->cols > g->n_embd ||
         gate->rows > g->n_ff || gate->cols != up->cols || gate->rows != up->rows ||
         down->cols != gate->rows || down->rows != gate->cols)
-        return err_set(e, -EPROTO,
-                       "layer %u: the experts' shapes do not fit (gate %ux%u, up %ux%u, down %ux%u)",
-                       layer, gate->rows, gate->cols, up->rows, up->cols, down->rows, down->cols);
+        return err_set(
+            e, -EPROTO,
+            "layer %u: the experts' shapes do not fit (gate %ux%u, up %ux%u, down %ux%u)", layer,
+            gate->rows, gate->cols, up->rows, up->cols, down->rows, down->cols);
     for (int i = 0; i < N_MATS; i++) {
         int rc = take_mat(&l->m[i], x, i, layer, g, e);
         if (rc)

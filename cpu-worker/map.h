@@ -9,7 +9,7 @@
 struct cut {
     uint32_t r0, n_rows; /* of the expert's matrix */
     uint64_t off;        /* of the piece in the slab */
-    uint64_t at;         /* file offset of expert 0's first row here: gives the shift in the piece */
+    uint64_t at; /* file offset of expert 0's first row here: gives the shift in the piece */
 };
 struct mat {
     uint32_t type, rows, cols;
@@ -48,15 +48,17 @@ struct maps {
 /* A counter of the own outbox: one writer, any reader. */
 static inline void counter_add(_Atomic uint64_t *c, uint64_t n)
 {
-    atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n, memory_order_relaxed);
+    atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n,
+                          memory_order_relaxed);
 }
 
 /* Borrows the segments of c until the process ends. Checks that they hold what the board's geometry
- * says, and that every layer's experts can be computed. Free with maps_drop, also after an error. */
+ * says, and that every layer's experts can be computed. Free with maps_drop, also after an error.
+ */
 int maps_take(struct maps *m, const struct child *c, struct err *e);
 void maps_drop(struct maps *m);
 
-/* The rows of `mat` that node has of an expert lying in slab `place`. NULL: the table points outside
- * the slabs. The pointer is to the node's first row (row cut.r0 of the matrix). */
+/* The rows of `mat` that node has of an expert lying in slab `place`. NULL: the table points
+ * outside the slabs. The pointer is to the node's first row (row cut.r0 of the matrix). */
 const uint8_t *maps_rows(const struct maps *m, const struct layer *l, uint32_t node, uint32_t place,
                          uint32_t expert, int mat);

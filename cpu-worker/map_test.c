@@ -24,11 +24,13 @@ static void pieces(void)
             for (uint32_t k = 0; k < n_nodes; k++)
                 for (uint32_t x = 0; x < WORLD_EXPERTS; x++)
                     for (int i = 0; i < N_MATS; i++) {
-                        struct slab_piece p = slab_piece(table_layer(w.tables, l), x, k, n_nodes, i);
+                        struct slab_piece p =
+                            slab_piece(table_layer(w.tables, l), x, k, n_nodes, i);
                         const uint8_t *at = maps_rows(&m, &m.layer[l], k, 2, x, i);
                         if (p.bytes)
                             CHECK_EQ(at - (w.slabs[k] + 2 * WORLD_SLAB_BYTES), p.off + p.shift);
-                        CHECK_EQ(m.layer[l].m[i].cut[k].n_rows * m.layer[l].m[i].row_bytes, p.bytes);
+                        CHECK_EQ(m.layer[l].m[i].cut[k].n_rows * m.layer[l].m[i].row_bytes,
+                                 p.bytes);
                     }
         maps_drop(&m);
         world_drop(&w);
@@ -127,8 +129,8 @@ static void starts(void)
     CHECK(st.threads == 16 && !st.shared && !st.cpus, "not pinned");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         e.code = 0;
-        CHECK(start_read(bad[i], &st, &e) == -EPROTO && strstr(e.msg, "is no start"), "'%s' was taken",
-              bad[i]);
+        CHECK(start_read(bad[i], &st, &e) == -EPROTO && strstr(e.msg, "is no start"),
+              "'%s' was taken", bad[i]);
         CHECK(!st.cpus, "cpus of '%s'", bad[i]);
     }
 }

@@ -1,5 +1,5 @@
-/* The state machine of shares by replay: the test is trunk, steward and the other nodes, and the team
- * works by magic (nothing reads a row here). */
+/* The state machine of shares by replay: the test is trunk, steward and the other nodes, and the
+ * team works by magic (nothing reads a row here). */
 #include "cpu-worker/share.h"
 
 #include "cpu-worker/test_world.h"
@@ -32,7 +32,8 @@ static void end(void)
     world_drop(&w);
 }
 
-/* A call of n items, experts and places 0 .. n-1 (epoch of the header); one node: all of them ours. */
+/* A call of n items, experts and places 0 .. n-1 (epoch of the header); one node: all of them ours.
+ */
 static void call(uint64_t n, uint32_t n_items)
 {
     world_call(&w, n, 0, 1);
@@ -177,7 +178,8 @@ static void amended_while_open(void)
     CHECK(!shares_follow(&s, &e), "%s", e.msg);
     s.consumer.next_call--;
     p = next();
-    CHECK(p && p->n == 2 && p->item[0].place == 3 && p->item[1].place == 1, "the newer giving counts");
+    CHECK(p && p->n == 2 && p->item[0].place == 3 && p->item[1].place == 1,
+          "the newer giving counts");
     shares_done(&s, p);
     CHECK_EQ(answered(3, 0, 0, a1), STAMP_DONE);
     CHECK_EQ(owner(3), 6);
@@ -201,7 +203,8 @@ static void retired_and_late(void)
     call(1, 1);
     world_publish(&w);
     CHECK(!shares_follow(&s, &e), "%s", e.msg);
-    call_retire(&w.g, w.calls, 1); /* somebody else made it; the half of the arenas goes to call 3 */
+    call_retire(&w.g, w.calls,
+                1); /* somebody else made it; the half of the arenas goes to call 3 */
     for (uint64_t n = 2; n <= 3; n++) {
         call(n, 1);
         world_publish(&w);
@@ -213,13 +216,15 @@ static void retired_and_late(void)
     p = next();
     CHECK(p && p->call->head.seq == 3, "then the next");
 
-    /* stopped in the middle of call 3 for many calls: it may stamp that one, and finds the ring again */
+    /* stopped in the middle of call 3 for many calls: it may stamp that one, and finds the ring
+     * again */
     for (uint64_t n = 4; n < 40; n++) {
         call_retire(&w.g, w.calls, n - 1);
         call(n, 1);
         world_publish(&w);
     }
     shares_done(&s, p);
+    CHECK_EQ(owner(3), 0);
     p = next();
     CHECK(p && p->call->head.seq == 39, "call %llu",
           p ? (unsigned long long)p->call->head.seq : 0ull);
@@ -271,7 +276,8 @@ static void two_nodes(void)
     stage_stamp(&w.g, w.box[OTHER], 1, 1, 1);
     CHECK_EQ(shares_look(&s), LOOK_RUNG);
     p = next();
-    CHECK(p && p->n == 1 && p->item[0].item == 1 && !p->stage_one && p->stage_two, "stage two of one");
+    CHECK(p && p->n == 1 && p->item[0].item == 1 && !p->stage_one && p->stage_two,
+          "stage two of one");
     CHECK(p && p->item[0].inter[0] == outbox_inter(&w.g, w.box[ME], 1) &&
               p->item[0].inter[1] == outbox_inter(&w.g, w.box[OTHER], 1),
           "who made which columns");
@@ -282,7 +288,8 @@ static void two_nodes(void)
     epoch = atomic_load(table_header(w.tables, &w.g, 1, 0));
     a = world_amend(&w, 1, 0, 1, ME, 0, epoch);
     p = next();
-    CHECK(p && p->n == 1 && p->item[0].share == 1 && p->stage_one, "stage one of what we took over");
+    CHECK(p && p->n == 1 && p->item[0].share == 1 && p->stage_one,
+          "stage one of what we took over");
     shares_done(&s, p);
     p = next();
     CHECK(p && p->n == 2 && p->stage_two, "then both shares");

@@ -207,7 +207,8 @@ static inline void world_drop(struct world *w)
     free(w->call.pairs);
 }
 
-/* Reads an expert's shares into a place, as a pager does: whole blocks of the file. Returns its epoch. */
+/* Reads an expert's shares into a place, as a pager does: whole blocks of the file. Returns its
+ * epoch. */
 static inline uint64_t world_load(struct world *w, uint32_t layer, uint32_t expert, uint32_t place)
 {
     const struct expert_layer *l = table_layer(w->tables, layer);
@@ -252,7 +253,8 @@ static inline float *world_acts(struct world *w, const struct call *c)
 }
 /* An item for the tokens t0, t0+step, ...; all shares get the same owner, see world_owner. */
 static inline struct call_item *world_item(struct world *w, uint32_t expert, uint32_t place,
-                                           uint64_t epoch, uint32_t rank, uint32_t t0, uint32_t step)
+                                           uint64_t epoch, uint32_t rank, uint32_t t0,
+                                           uint32_t step)
 {
     struct call_item *it = &w->call.items[w->call.head.n_items++];
 
@@ -299,8 +301,8 @@ static inline float world_product(struct world *w, uint32_t layer, uint32_t expe
 {
     const struct expert_layer *l = table_layer(w->tables, layer);
     const struct expert_matrix *m = &l->m[mat];
-    float y = dot_row(dot_type(m->type), world_rows(w, layer, expert, mat) + row * m->row_bytes, m->cols,
-                      act);
+    float y = dot_row(dot_type(m->type), world_rows(w, layer, expert, mat) + row * m->row_bytes,
+                      m->cols, act);
 
     return f32_canon(l->has_scale ? y * table_scale(w->tables, &w->g, layer, expert)[mat] : y);
 }
@@ -318,7 +320,8 @@ static inline void world_answer(struct world *w, uint32_t layer, uint32_t expert
 {
     const struct expert_layer *l = table_layer(w->tables, layer);
     uint32_t n_embd = l->m[MAT_GATE].cols, n_ff = l->m[MAT_GATE].rows;
-    void *a = world_act(l->m[MAT_GATE].type, x, n_embd), *b = world_act(l->m[MAT_UP].type, x, n_embd);
+    void *a = world_act(l->m[MAT_GATE].type, x, n_embd),
+         *b = world_act(l->m[MAT_UP].type, x, n_embd);
     float *h = malloc(n_ff * sizeof *h);
     void *mid;
 

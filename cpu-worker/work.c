@@ -1,6 +1,6 @@
-/* Turns a pass into kernel calls. The leader lays out the jobs; the threads cut them by cost; two
- * meetings at most (before the intermediate is read, and after it was prepared by all together, where
- * items have many tokens). For a token's decode there is one. */
+/* Turns a pass into kernel calls. Meetings of the threads: between the stages, if the pass has
+ * both; and where there are many tokens, after the activations and after the intermediate were
+ * prepared by all together. A token's decode has one. */
 #include "cpu-worker/work.h"
 
 #include <stdlib.h>
@@ -47,10 +47,8 @@ int work_init(struct work *w, const struct maps *m, int n_threads, struct err *e
     for (int f = 0; f < N_FORMS; f++)
         mid = larger(mid, w->mid_stride[f]);
     w->scratch = calloc((size_t)n_threads, sizeof *w->scratch);
-    w->token = array(pairs * sizeof *w->token);
     w->mid = array(pairs * mid);
-    w->job = calloc((size_t)g->max_items * g->n_nodes, sizeof *w->job);
-    ok = w->scratch && w->token && w->mid && w->job;
+    ok = !jobs_init(&w->jobs, g, e) && w->scratch && w->mid;
     for (int i = 0; ok && i < n_threads; i++) {
         struct scratch *s = &w->scratch[i];
         s->tmp = array(2 * w->chunk * sizeof(float));
@@ -78,9 +76,8 @@ void work_drop(struct work *w)
         for (int f = 0; f < N_FORMS; f++)
             free(w->x[half][f]);
     free(w->scratch);
-    free(w->token);
     free(w->mid);
-    free(w->job);
+    jobs_drop(&w->jobs);
     memset(w, 0, sizeof *w);
 }
 
@@ -97,69 +94,6 @@ static void warm(void *arg, int thread, int n_threads)
 void work_warm(struct work *w, struct team *t)
 {
     team_do(t, warm, w);
-}
-
-/* ---- the leader lays out ---- */
-
-static void lay_out_part(struct work *w, struct job *j, const struct pass_item *it, int mat)
-{
-    const struct maps *m = w->m;
-    const struct layer *l = w->layer;
-    uint32_t expert = w->pass->call->items[it->item].expert;
-    float scale = 1;
-
-    if (l->has_scale)
-        scale = table_scale(m->tables, &m->g, w->pass->call->head.layer, expert)[mat];
-    j->part[mat] = (struct expert_part){.type = l->m[mat].type,
-                                        .w = maps_rows(m, l, it->share, it->place, expert, mat),
-                                        .row_bytes = l->m[mat].row_bytes,
-                                        .scale = scale};
-}
-
-/* A row costs its bytes once and its multiplications once a pair. */
-static void lay_out_stage(struct work *w, struct job *j, int stage, uint32_t rows, uint64_t row_bytes)
-{
-    j->units[stage] = (rows + ROW_UNIT - 1) / ROW_UNIT;
-    j->unit_cost[stage] = ROW_UNIT * row_bytes * (1 + (uint64_t)j->n_pairs);
-    j->before[stage] = w->cost[stage];
-    w->cost[stage] += j->units[stage] * j->unit_cost[stage];
-}
-
-static void lay_out(struct work *w)
-{
-    const struct maps *m = w->m;
-    const struct call *c = w->pass->call;
-    const struct layer *l = w->layer;
-    uint32_t most = 0;
-
-    w->cost[0] = w->cost[1] = 0;
-    w->n_pairs = 0;
-    for (uint32_t i = 0; i < w->pass->n; i++) {
-        const struct pass_item *it = &w->pass->item[i];
-        const struct call_item *item = &c->items[it->item];
-        struct job *j = &w->job[i];
-        uint32_t *token = w->token + w->n_pairs;
-        for (int mat = 0; mat < N_MATS; mat++)
-            lay_out_part(w, j, it, mat);
-        j->gate = &l->m[MAT_GATE].cut[it->share];
-        j->down = &l->m[MAT_DOWN].cut[it->share];
-        j->pair = c->pairs + item->pair0;
-        j->token = token;
-        j->n_pairs = item->n_pairs;
-        j->pair0 = w->n_pairs;
-        for (uint32_t p = 0; p < j->n_pairs; p++)
-            token[p] = j->pair[p].token;
-        w->n_pairs += j->n_pairs;
-        if (j->n_pairs > most)
-            most = j->n_pairs;
-        lay_out_stage(w, j, 0, j->gate->n_rows, l->m[MAT_GATE].row_bytes + l->m[MAT_UP].row_bytes);
-        lay_out_stage(w, j, 1, j->down->n_rows, l->m[MAT_DOWN].row_bytes);
-        if (w->pass->stage_one) /* one node: the whole intermediate is ours */
-            j->inter[0] = outbox_inter(&m->g, m->out, c->head.seq);
-        else
-            memcpy(j->inter, it->inter, sizeof j->inter);
-    }
-    w->split_mid = most > FEW_PAIRS;
 }
 
 /* ---- what the threads do ---- */
@@ -192,8 +126,10 @@ static void prepare_x(struct work *w, uint32_t t0, uint32_t t1)
     }
 }
 
-/* The intermediate of pair i of job j, gathered from whoever made its columns, as down's operand. */
-static void prepare_mid(const struct work *w, const struct job *j, uint32_t i, float *row, uint8_t *to)
+/* The intermediate of pair i of job j, gathered from whoever made its columns, as down's operand.
+ */
+static void prepare_mid(const struct work *w, const struct job *j, uint32_t i, float *row,
+                        uint8_t *to)
 {
     const struct mat *gate = &w->layer->m[MAT_GATE];
     uint32_t n_nodes = w->m->g.n_nodes;
@@ -219,7 +155,8 @@ static void scatter(const struct work *w, const struct job *j, const float *from
                     float *to, size_t stride)
 {
     for (uint32_t i = 0; i < j->n_pairs; i++)
-        memcpy(to + row_index(w, &j->pair[i]) * stride, from + (size_t)i * rows, rows * sizeof(float));
+        memcpy(to + row_index(w, &j->pair[i]) * stride, from + (size_t)i * rows,
+               rows * sizeof(float));
 }
 
 /* Rows r0 .. r1-1 (of the share) of gate and up. */
@@ -231,7 +168,7 @@ static void gate_up(struct work *w, int thread, const struct job *j, uint32_t r0
     struct scratch *s = &w->scratch[thread];
     enum act_form a = l->m[MAT_GATE].act, b = l->m[MAT_UP].act;
     uint8_t **x = w->x[h->seq % CALLS_IN_FLIGHT];
-    float *inter = outbox_inter(&m->g, m->out, h->seq) + j->gate->r0;
+    float *inter = outbox_inter(&m->g, m->out, h->seq) + j->r0[STAGE_ONE];
     int direct = j->n_pairs == 1;
 
     for (uint32_t n, r = r0; r < r1; r += n) {
@@ -241,8 +178,8 @@ static void gate_up(struct work *w, int thread, const struct job *j, uint32_t r0
         if (direct)
             out = inter + row_index(w, j->pair) * m->g.n_ff + r;
         expert_gate_up(&j->part[MAT_GATE], &j->part[MAT_UP], l->n_embd, r, r + n, x[a],
-                       act_stride(a, l->n_embd), x[b], act_stride(b, l->n_embd), j->token, j->n_pairs,
-                       l->limit, s->tmp, out, n);
+                       act_stride(a, l->n_embd), x[b], act_stride(b, l->n_embd), j->token,
+                       j->n_pairs, l->limit, s->tmp, out, n);
         if (!direct)
             scatter(w, j, out, n, inter + r, m->g.n_ff);
         beat(w, thread);
@@ -257,7 +194,7 @@ static void down(struct work *w, int thread, const struct job *j, uint32_t r0, u
     struct scratch *s = &w->scratch[thread];
     size_t stride = act_stride(l->m[MAT_DOWN].act, l->n_ff);
     const uint8_t *mid = w->mid + j->pair0 * stride;
-    float *rows = outbox_rows(&m->g, m->out, w->pass->call->head.seq) + j->down->r0;
+    float *rows = outbox_rows(&m->g, m->out, w->pass->call->head.seq) + j->r0[STAGE_TWO];
     int direct = j->n_pairs == 1;
 
     if (!w->split_mid && j->n_pairs <= FEW_PAIRS) {
@@ -278,50 +215,31 @@ static void down(struct work *w, int thread, const struct job *j, uint32_t r0, u
     }
 }
 
-/* The first unit of the job that begins at that cost or after. Both neighbours of a cut compute the
- * same number, so every unit has exactly one thread. */
-static uint32_t unit_at(const struct job *j, int stage, uint64_t cost)
+static void stage_rows(struct work *w, enum stage stage, int thread, int n_threads)
 {
-    uint64_t u;
+    uint32_t r0, r1;
 
-    if (cost <= j->before[stage])
-        return 0;
-    u = (cost - j->before[stage] + j->unit_cost[stage] - 1) / j->unit_cost[stage];
-    return u < j->units[stage] ? (uint32_t)u : j->units[stage];
-}
-
-static void stage_rows(struct work *w, int stage, int thread, int n_threads)
-{
-    uint64_t from = w->cost[stage] * (uint64_t)thread / (uint64_t)n_threads;
-    uint64_t to = w->cost[stage] * (uint64_t)(thread + 1) / (uint64_t)n_threads;
-
-    for (uint32_t i = 0; i < w->pass->n; i++) {
-        const struct job *j = &w->job[i];
-        uint32_t rows = stage ? j->down->n_rows : j->gate->n_rows, r0, r1;
-        if (!j->units[stage] || j->before[stage] >= to ||
-            j->before[stage] + j->units[stage] * j->unit_cost[stage] <= from)
+    for (uint32_t i = 0; i < w->jobs.n; i++) {
+        const struct job *j = &w->jobs.job[i];
+        if (!job_rows(&w->jobs, j, stage, thread, n_threads, &r0, &r1))
             continue;
-        r0 = unit_at(j, stage, from) * ROW_UNIT;
-        r1 = unit_at(j, stage, to) * ROW_UNIT;
-        r1 = r1 < rows ? r1 : rows;
-        if (r0 >= r1)
-            continue;
-        if (stage)
-            down(w, thread, j, r0, r1);
-        else
+        if (stage == STAGE_ONE)
             gate_up(w, thread, j, r0, r1);
+        else
+            down(w, thread, j, r0, r1);
     }
 }
 
 /* An even part of all jobs' intermediates into w->mid. */
 static void split_mid(struct work *w, int thread, int n_threads)
 {
-    uint32_t from = (uint32_t)((uint64_t)w->n_pairs * (uint32_t)thread / (uint32_t)n_threads);
-    uint32_t to = (uint32_t)((uint64_t)w->n_pairs * ((uint32_t)thread + 1) / (uint32_t)n_threads);
+    uint32_t from = (uint32_t)((uint64_t)w->jobs.n_pairs * (uint32_t)thread / (uint32_t)n_threads);
+    uint32_t to =
+        (uint32_t)((uint64_t)w->jobs.n_pairs * ((uint32_t)thread + 1) / (uint32_t)n_threads);
     size_t stride = act_stride(w->layer->m[MAT_DOWN].act, w->layer->n_ff);
 
-    for (uint32_t i = 0; i < w->pass->n; i++) {
-        const struct job *j = &w->job[i];
+    for (uint32_t i = 0; i < w->jobs.n; i++) {
+        const struct job *j = &w->jobs.job[i];
         uint32_t p = from > j->pair0 ? from - j->pair0 : 0;
         for (; p < j->n_pairs && j->pair0 + p < to; p++)
             prepare_mid(w, j, p, w->scratch[thread].row, w->mid + (j->pair0 + p) * stride);
@@ -345,7 +263,7 @@ static void pass_part(void *arg, int thread, int n_threads)
         meet(w, n_threads);
     }
     if (w->pass->stage_one)
-        stage_rows(w, 0, thread, n_threads);
+        stage_rows(w, STAGE_ONE, thread, n_threads);
     if (!w->pass->stage_two)
         return;
     if (w->pass->stage_one)
@@ -354,23 +272,23 @@ static void pass_part(void *arg, int thread, int n_threads)
         split_mid(w, thread, n_threads);
         meet(w, n_threads);
     }
-    stage_rows(w, 1, thread, n_threads);
+    stage_rows(w, STAGE_TWO, thread, n_threads);
 }
 
 static void count_pass(const struct work *w)
 {
     struct outbox_counters *count = &w->m->out->count;
-    const struct layer *l = w->layer;
+    const struct mat *m = w->layer->m;
     uint64_t rows = 0, bytes = 0;
 
-    for (uint32_t i = 0; i < w->pass->n; i++) {
-        const struct job *j = &w->job[i];
+    for (uint32_t i = 0; i < w->jobs.n; i++) {
+        const struct job *j = &w->jobs.job[i];
         if (w->pass->stage_one)
-            bytes += j->gate->n_rows * (l->m[MAT_GATE].row_bytes + l->m[MAT_UP].row_bytes);
+            bytes += j->n_rows[STAGE_ONE] * (m[MAT_GATE].row_bytes + m[MAT_UP].row_bytes);
         if (!w->pass->stage_two)
             continue;
-        bytes += j->down->n_rows * l->m[MAT_DOWN].row_bytes;
-        rows += (uint64_t)j->down->n_rows * j->n_pairs;
+        bytes += j->n_rows[STAGE_TWO] * m[MAT_DOWN].row_bytes;
+        rows += (uint64_t)j->n_rows[STAGE_TWO] * j->n_pairs;
     }
     counter_add(&count->weight_bytes, bytes);
     counter_add(&count->rows, rows);
@@ -391,8 +309,9 @@ void work_pass(struct work *w, struct team *t, const struct pass *p)
             prepare_x(w, 0, h->n_tokens);
         *x_call = h->seq;
     }
-    lay_out(w);
-    if ((p->stage_one ? w->cost[0] : 0) + (p->stage_two ? w->cost[1] : 0) <= SOLO_COST)
+    jobs_lay_out(&w->jobs, w->m, p);
+    w->split_mid = w->jobs.most_pairs > FEW_PAIRS;
+    if (w->jobs.cost[STAGE_ONE] + w->jobs.cost[STAGE_TWO] <= SOLO_COST)
         pass_part(w, 0, 1);
     else
         team_do(t, pass_part, w);

@@ -1,5 +1,5 @@
-/* Rows of a pass against the plain answer, bit by bit: types mixed inside an expert, batches, threads,
- * nodes, several shares of one item in one hand. */
+/* Rows of a pass against the plain answer, bit by bit: types mixed inside an expert, batches,
+ * threads, nodes, several shares of one item in one hand. */
 #include "cpu-worker/work.h"
 
 #include "cpu-worker/test_world.h"
@@ -49,8 +49,8 @@ static void drain(struct lead *l, struct team *t)
 }
 
 /* The plain answer of a pair. Every run makes the same calls, so it is computed once. */
-static const float *answer_of(struct world *w, uint32_t layer, uint64_t n, uint32_t pair, uint32_t expert,
-                              uint32_t token)
+static const float *answer_of(struct world *w, uint32_t layer, uint64_t n, uint32_t pair,
+                              uint32_t expert, uint32_t token)
 {
     static float *kept[N_LAYERS * 4 + 1][160];
     float **y = &kept[n][pair];
@@ -82,8 +82,9 @@ static void check_rows(struct world *w, uint32_t layer, const char *what)
     }
     CHECK(!bad, "layer %u, %s: %u rows differ", layer, what, bad);
     for (uint32_t k = 0; k < w->g.n_nodes; k++)
-        CHECK_EQ(atomic_load(&w->box[w->call.items[0].owner[k]]->owner[w->call.head.seq % CALL_SLOTS]),
-                 2 * w->call.head.seq);
+        CHECK_EQ(
+            atomic_load(&w->box[w->call.items[0].owner[k]]->owner[w->call.head.seq % CALL_SLOTS]),
+            2 * w->call.head.seq);
 }
 
 static int lead(void *arg, struct team *t)
@@ -99,8 +100,8 @@ static int lead(void *arg, struct team *t)
             world_call(w, ++n, layer, tokens[b]);
             for (uint32_t i = 0; i < 4; i++) { /* items with all, half, few of the tokens */
                 uint32_t expert = (i + layer + (uint32_t)b) % WORLD_EXPERTS;
-                world_item(w, expert, i, world_load(w, layer, expert, i), i,
-                           i < tokens[b] ? i : 0, i + 1);
+                world_item(w, expert, i, world_load(w, layer, expert, i), i, i < tokens[b] ? i : 0,
+                           i + 1);
             }
             if (l->n_nodes > 1) /* one hand has two shares of an item */
                 w->call.items[1].owner[1] = PROC_FIRST_WORKER;

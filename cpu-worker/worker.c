@@ -1,5 +1,5 @@
-/* The loop between the rings and the team. It never waits for one thing: what another node owes us is
- * looked for in the same round as both rings (rule 16). */
+/* The loop between the rings and the team. It never waits for one thing: what another node owes us
+ * is looked for in the same round as both rings (rule 16). */
 #define _GNU_SOURCE
 #include "cpu-worker/worker.h"
 
@@ -9,8 +9,8 @@
 
 #define UNWATCHED_US 1000 /* between two looks while no steward could wake us */
 
-int worker_init(struct worker *w, const struct maps *m, int threads, uint64_t calls, uint64_t amends,
-                struct err *e)
+int worker_init(struct worker *w, const struct maps *m, int threads, uint64_t calls,
+                uint64_t amends, struct err *e)
 {
     int rc;
 
@@ -146,5 +146,6 @@ int start_read(const char *text, struct start *st, struct err *e)
         return 0;
     free(st->cpus);
     memset(st, 0, sizeof *st);
-    return err_set(e, -EPROTO, "'%.100s' is no start (wanted: threads=N cpus=a,b|- shared=0|1)", text);
+    return err_set(e, -EPROTO, "'%.100s' is no start (wanted: threads=N cpus=a,b|- shared=0|1)",
+                   text);
 }

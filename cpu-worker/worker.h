@@ -22,10 +22,10 @@ struct start {
 #define START_MAX_THREADS 1024
 int start_read(const char *text, struct start *st, struct err *e);
 
-/* Allocates. calls, amends: the rings' heads when this outbox number was handed out, both 0 at a run's
- * beginning. Free with worker_drop, also after an error. */
-int worker_init(struct worker *w, const struct maps *m, int threads, uint64_t calls, uint64_t amends,
-                struct err *e);
+/* Allocates. calls, amends: the rings' heads when this outbox number was handed out, both 0 at a
+ * run's beginning. Free with worker_drop, also after an error. */
+int worker_init(struct worker *w, const struct maps *m, int threads, uint64_t calls,
+                uint64_t amends, struct err *e);
 void worker_drop(struct worker *w);
 /* A team's leader: arg is the worker. 0: told to quit; negative: *w->e says what is wrong. */
 int worker_lead(void *arg, struct team *t);
