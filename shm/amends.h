@@ -141,12 +141,13 @@ static inline enum stamp_kind giving_answer(const struct geometry *g, struct out
         uint64_t own = atomic_load_explicit(&o->owner[call % CALL_SLOTS], memory_order_acquire);
         if (own == 2 * call)
             return STAMP_DONE;
-        if (own != 2 * call + 1)
-            return STAMP_NONE;
-        /* flagged: declined if the item's stamp says so, an amendment's too (it may have replaced the
-         * own DECLINED): then somebody gives the item again, and no wrong row is taken */
         w = item_stamp_of(g, o, call, item, share);
-        return STAMP_IS_OF(w, call) && STAMP_KIND(w) == STAMP_DECLINED ? STAMP_DECLINED : STAMP_DONE;
+        if (!STAMP_IS_OF(w, call) || STAMP_KIND(w) != STAMP_DECLINED)
+            return own == 2 * call + 1 ? STAMP_DONE : STAMP_NONE;
+        /* Declined: at once if the stamp is the call's own giving's, for the owner stamp may wait for a
+         * share that waits for this one. If it is an amendment's, it may have taken the place of the own
+         * DECLINED: with the owner stamp flagged, somebody gives the item again and no wrong row is taken. */
+        return !STAMP_AMEND(w) || own == 2 * call + 1 ? STAMP_DECLINED : STAMP_NONE;
     }
     w = item_stamp_of(g, o, call, item, share);
     return STAMP_IS_OF(w, call) && STAMP_AMEND(w) == am ? (enum stamp_kind)STAMP_KIND(w) : STAMP_NONE;
@@ -158,7 +159,7 @@ static inline int giving_over(const struct geometry *g, struct outbox *o, uint64
     uint64_t w;
 
     if (!am)
-        return atomic_load_explicit(&o->owner[call % CALL_SLOTS], memory_order_acquire) / 2 == call;
+        return giving_answer(g, o, call, item, share, 0) != STAMP_NONE;
     w = item_stamp_of(g, o, call, item, share);
     return STAMP_IS_OF(w, call) && STAMP_AMEND(w) >= am;
 }

@@ -41,8 +41,11 @@ int wait_round(uint32_t *round, int shared)
     } else {
         uint32_t every = shared ? ROUNDS_YIELD : ROUNDS_PAUSE;
         if (n % every == 0 && (!shared || n >= YIELDS_LEAST) &&
-            (((uint32_t)(now_ns() / 1000) - (*round >> 8)) & 0xFFFFFF) > ROUNDS_US)
+            (((uint32_t)(now_ns() / 1000) - (*round >> 8)) & 0xFFFFFF) > ROUNDS_US) {
+            if (shared)
+                sched_yield(); /* also for a caller that cannot sleep and comes again at once */
             return 0;
+        }
         /* 255 is followed by 256 - every, so that it stays large and meets the clock again */
         *round = (*round & ~255u) | (n == 255 ? 256 - every : n + 1);
     }

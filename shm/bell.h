@@ -47,8 +47,8 @@ enum bell_end bell_sleep(struct bell *b, _Atomic uint32_t *asleep, int (*look)(v
                          int ms);
 
 /* One round of a waiting loop: *round is the caller's, 0 at the beginning of a wait, else wait_round's
- * own business. Returns 0 when the time for rounds is over and the caller should sleep. shared: other
- * threads want this core (sched_yield each round, else pause). */
+ * own business. Returns 0 when the time for rounds is over and the caller should sleep (after which it sets
+ * *round to 0). shared: other threads want this core (sched_yield each round, else pause). */
 int wait_round(uint32_t *round, int shared);
 
 static inline void cpu_pause(void)

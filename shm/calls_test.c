@@ -137,7 +137,10 @@ static void whose_stamp(struct outbox *o)
     CHECK_EQ(giving_answer(&g, o, n, 1, 0, 5), STAMP_NONE); /* an amendment is another giving */
     n += CALL_SLOTS;
     item_stamp(&g, o, n, 1, 0, 0, STAMP_DECLINED);
-    CHECK_EQ(giving_answer(&g, o, n, 1, 0, 0), STAMP_NONE); /* the owner stamp comes last */
+    CHECK_EQ(giving_answer(&g, o, n, 1, 0, 0),
+             STAMP_DECLINED); /* though the owner stamp comes last */
+    CHECK(giving_over(&g, o, n, 1, 0, 0), "not over");
+    CHECK_EQ(giving_answer(&g, o, n, 1, 1, 0), STAMP_NONE);
     owner_stamp(o, n, 1);
     CHECK_EQ(giving_answer(&g, o, n, 1, 0, 0), STAMP_DECLINED); /* rule 7 */
     CHECK_EQ(giving_answer(&g, o, n, 1, 1, 0), STAMP_DONE);     /* its other share */

@@ -254,6 +254,13 @@ static struct outbox *other_staged(const struct consumer_role *w, const struct p
     return w->r->box[o];
 }
 
+static int amended(const struct consumer_role *w, const struct pending *p, uint32_t k)
+{
+    uint32_t o;
+
+    return present_giving(&w->r->geo, w->r->amends, p->call, p->item, k, p->owner[k], &o) != 0;
+}
+
 static void ring_waiters(struct consumer_role *w, int steward, int others)
 {
     struct rig *r = w->r;
@@ -398,8 +405,8 @@ static int stage_look(void *arg)
             continue; /* nobody waits for it */
         if (header_differs(w, p))
             return LOOK_FOUND;
-        if (o)
-            found = peek32(&o->ringing) % 2 ? LOOK_FOUND : LOOK_RUNG;
+        if (o) /* an amendment moves the share at once, its new owner rings when it has seen it */
+            found = peek32(&o->ringing) % 2 || amended(w, p, 1 - p->share) ? LOOK_FOUND : LOOK_RUNG;
     }
     return found;
 }
@@ -493,7 +500,7 @@ static struct call_item *item_for(struct producer_role *p, struct open_call_of *
 
 static void fill(struct producer_role *p, struct open_call_of *o)
 {
-    uint32_t expert[TOKENS][TOP_K], tokens = 1 + dice(&p->dice) % TOKENS, n = 0;
+    uint32_t expert[TOKENS][TOP_K], tokens = dice(&p->dice) % 4 ? 1 : TOKENS, n = 0;
     struct call *c = &o->call;
 
     c->items = o->items;
@@ -631,6 +638,8 @@ static void step(struct producer_role *p, int on)
     static const struct timespec wait = {.tv_nsec = 100000};
     struct rig *r = p->r;
 
+    while (p->first < p->next) /* a step ends when its calls are complete */
+        finish_call(p);
     p->rings = !on;
     atomic_store_explicit(&r->world->step_wanted, (uint32_t)on, memory_order_release);
     bell_ring(&r->bells[PROC_STEWARD], &r->board->asleep_steward);
@@ -865,13 +874,15 @@ static void steward_role(struct rig *r)
         if (steward_round(&w))
             round = 0;
         atomic_store_explicit(&r->world->step_followed, on, memory_order_release);
-        if (wait_round(&round, r->shared) || on || w.n_leaving)
+        if (wait_round(&round, r->shared))
+            continue;
+        round = 0;
+        if (on || w.n_leaving)
             continue; /* while a step is open it follows, and does not sleep */
         r->world->steward_sleeps++;
         r->world->steward_net_finds +=
             bell_sleep(&r->bells[PROC_STEWARD], &r->board->asleep_steward, steward_role_look, &w,
                        1) == BELL_NET; /* 1 ms: it also has deadlines to watch */
-        round = 0;
     }
     r->world->steward = *steward_counters(w.s);
     steward_close(w.s);
