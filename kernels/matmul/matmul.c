@@ -2,6 +2,7 @@
 #include "kernels/matmul/matmul.h"
 #include "kernels/cpu.h"
 #include "kernels/dot/dot.h"
+#include "kernels/gemm/gemm.h"
 #include <assert.h>
 
 void matmul(uint32_t type, const void *w, size_t row_bytes, size_t n_cols, size_t r0, size_t r1,
@@ -10,6 +11,7 @@ void matmul(uint32_t type, const void *w, size_t row_bytes, size_t n_cols, size_
 {
     const struct dot_type *t = dot_type(type);
     enum cpu_level level = cpu_level();
+    dot_form *blocked = gemm_form(type, level, n_tok);
     struct dot_job job = {.w = (const uint8_t *)w + r0 * row_bytes,
                           .row_bytes = row_bytes,
                           .n_cols = n_cols,
@@ -22,7 +24,9 @@ void matmul(uint32_t type, const void *w, size_t row_bytes, size_t n_cols, size_
                           .ldy = ldy};
 
     assert(t && r0 <= r1 && n_cols % t->unit_values == 0);
-    if (level >= CPU_AVX512 && t->avx512)
+    if (blocked)
+        blocked(&job);
+    else if (level >= CPU_AVX512 && t->avx512)
         t->avx512(&job);
     else if (level >= CPU_AVX2 && t->avx2)
         t->avx2(&job);

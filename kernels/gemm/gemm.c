@@ -1,0 +1,22 @@
+/* Which types have a blocked form, and from how many vectors on it is faster than the form of
+ * kernels/dot (measured with gemm_bench). */
+#include "kernels/gemm/gemm.h"
+
+enum { MIN_VECTORS = 8 };
+
+struct forms {
+    dot_form *avx512;
+};
+
+static const struct forms table[] = {
+    [W_Q4_K] = {gemm_q4_k_avx512},
+    [W_Q6_K] = {gemm_q6_k_avx512},
+    [W_Q8_0] = {gemm_q8_0_avx512},
+};
+
+dot_form *gemm_form(uint32_t type, enum cpu_level level, size_t n_tok)
+{
+    if (type >= sizeof table / sizeof *table || n_tok < MIN_VECTORS)
+        return NULL;
+    return level >= CPU_AVX512 ? table[type].avx512 : NULL;
+}

@@ -1,0 +1,196 @@
+/* Every blocked form against the definition in kernels/dot, bit for bit (ARITHMETIC.md rule 36):
+ * random and nasty rows and vectors, all small numbers of rows and vectors, ranges that begin
+ * anywhere, gathered vectors, unit counts that fill no panel, more vectors than a block has. */
+#include "kernels/cpu.h"
+#include "kernels/dot/rows.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/matmul/matmul.h"
+#include "kernels/num.h"
+#include "kernels/quantise/quantise.h"
+#include "tests/test.h"
+#include <math.h>
+#include <stdlib.h>
+
+/* POOL different vectors; calls take MOST of them, repeated */
+enum { ROWS = 67, POOL = 11, MOST = 600 };
+enum row_kind { RANDOM, CLEAN, ONES, HIGH_BITS, NIBBLES, ZEROS, SCALES, CANCEL, ROW_KINDS };
+enum vec_kind { GAUSS, FLAT, SCALED, HOLES, BROKEN, OPPOSED, VEC_KINDS };
+
+static const uint16_t nasty_f16[] = {0,      0x8000, 1,      0x8001, 0x03FF, 0x7BFF,
+                                     0xFBFF, 0x7C00, 0xFC00, 0x7E01, 0x7D55};
+static const uint32_t nasty_f32[] = {0,          0x80000000, 1,          0x80000001, 0x7F7FFFFF,
+                                     0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7FC12345, 0xFFFFFFFF};
+
+static uint16_t pick16(struct rng *g)
+{
+    return nasty_f16[rng_u32(g) % (sizeof nasty_f16 / sizeof *nasty_f16)];
+}
+
+static void make_row(struct rng *g, uint32_t type, uint8_t *row, size_t n, int kind)
+{
+    static const uint8_t fill[ROW_KINDS] = {[ONES] = 0xFF, [HIGH_BITS] = 0x80, [NIBBLES] = 0x88};
+    const struct type_info *t = type_info(type);
+    size_t blocks = n / t->block_values, half = blocks / 2;
+    int random = kind == RANDOM || kind == CLEAN || kind == SCALES || kind == CANCEL;
+
+    for (size_t b = 0; b < blocks; b++) {
+        uint8_t *at = row + b * t->block_bytes;
+
+        for (size_t i = 0; i < t->block_bytes; i++)
+            at[i] = random ? (uint8_t)rng_u32(g) : fill[kind];
+        if (kind == SCALES)
+            block_set_scale(type, at, pick16(g), pick16(g));
+        else if (kind != RANDOM && kind != ONES) /* 2^-12 .. 2^-5, the second of either sign */
+            block_set_scale(type, at, (uint16_t)(0x0C00 + rng_u32(g) % 0x1C00),
+                            (uint16_t)((rng_u32(g) & 0x8000) | (0x0C00 + rng_u32(g) % 0x1C00)));
+        if (kind == CANCEL && b >= blocks - half) /* the first half again; see OPPOSED */
+            memcpy(at, row + (b - (blocks - half)) * t->block_bytes, t->block_bytes);
+    }
+}
+
+static void make_vector(struct rng *g, float *x, size_t n, int kind)
+{
+    float scale = kind == SCALED ? ldexpf(1, (int)(rng_u32(g) % 250) - 125) : 1;
+
+    for (size_t i = 0; i < n; i++) {
+        x[i] = kind == FLAT ? (rng_u32(g) & 1 ? 1.0f : -1.0f) : rng_gauss(g) * scale;
+        if (kind == HOLES && i / 32 % 3 == 1)
+            x[i] = 0;
+        if (kind == OPPOSED && i >= n - n / 2)
+            x[i] = -x[i - (n - n / 2)];
+    }
+    if (kind == BROKEN)
+        x[rng_u32(g) % n] = f32_from_bits(nasty_f32[rng_u32(g) % 10]);
+}
+
+struct fixture {
+    uint32_t type;
+    size_t n, row_bytes, stride;
+    uint8_t *w;          /* ROWS rows at an odd address */
+    unsigned char *acts; /* MOST prepared vectors, the i-th is i % POOL */
+    float ref[POOL][ROWS];
+};
+
+/* vectors first..: in their order, or gathered in another */
+static void check_call(const struct fixture *f, dot_form *form, const char *name, size_t r0,
+                       size_t r1, size_t first, size_t n_tok, int gathered)
+{
+    static uint32_t idx[MOST];
+    size_t ldy = r1 - r0 + 3, bad = 0;
+    float *y = malloc(n_tok * ldy * sizeof *y);
+    struct dot_job job = {f->w + r0 * f->row_bytes, f->row_bytes, f->n, r1 - r0,
+                          f->acts + (gathered ? 0 : first * f->stride), f->stride,
+                          gathered ? idx : NULL, n_tok, y, ldy};
+
+    for (size_t i = 0; i < n_tok; i++)
+        idx[i] = (uint32_t)((first + 7 * i) % MOST);
+    memset(y, 0x55, n_tok * ldy * sizeof *y);
+    form(&job);
+    for (size_t i = 0; i < n_tok; i++)
+        for (size_t r = 0; r < ldy; r++) {
+            size_t vector = (gathered ? idx[i] : first + i) % POOL;
+            uint32_t want = r < r1 - r0 ? f32_bits(f->ref[vector][r0 + r]) : 0x55555555;
+
+            bad += f32_bits(y[i * ldy + r]) != want; /* and it writes its rows only */
+        }
+    CHECK(!bad, "%s %s: n %zu, rows %zu..%zu, %zu vectors: %zu results differ",
+          type_info(f->type)->name, name, f->n, r0, r1, n_tok, bad);
+    free(y);
+}
+
+static void check_form(const struct fixture *f, dot_form *form, const char *name, int thorough)
+{
+    static const size_t counts[] = {41, 64, 100, 256, 257, 267, 520};
+
+    check_call(f, form, name, 0, ROWS, 0, 33, 0);
+    check_call(f, form, name, 3, ROWS - 1, 5, 61, 1);
+    check_call(f, form, name, 1, 18, 2, 9, 0);
+    check_call(f, form, name, ROWS - 1, ROWS, 1, 12, 1);
+    if (!thorough)
+        return;
+    for (size_t k = 1; k <= 40; k++) {
+        check_call(f, form, name, k % 5, k % 5 + k, k, 1 + k * 7 % 40, k & 1);
+        check_call(f, form, name, 0, 1 + k * 13 % 40, 0, k, k % 3 == 0);
+    }
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+        check_call(f, form, name, c, c % 2 ? ROWS : c + 20, c, counts[c], c & 1);
+}
+
+static void run(uint32_t type, size_t n, int row_kind, int vec_kind, int thorough, struct rng *g)
+{
+    const struct dot_type *t = dot_type(type);
+    enum act_form act = type_info(type)->act;
+    struct fixture f = {.type = type, .n = n, .stride = act_stride(act, n)};
+    dot_form *avx512 = gemm_form(type, CPU_AVX512, MOST), *avx2 = gemm_form(type, CPU_AVX2, MOST);
+    float *x = malloc(n * sizeof *x);
+    uint64_t bytes;
+    uint8_t *rows;
+
+    CHECK_EQ(type_row_bytes(type, n, &bytes), 0);
+    f.row_bytes = bytes + (n % 3 == 0 ? 5 : 0); /* rows need not touch */
+    rows = malloc(1 + ROWS * f.row_bytes);      /* and no byte after the last one */
+    f.w = rows + 1;
+    f.acts = aligned_alloc(64, MOST * f.stride);
+    for (size_t r = 0; r < ROWS; r++)
+        make_row(g, type, f.w + r * f.row_bytes, n, row_kind);
+    for (size_t i = 0; i < MOST; i++) {
+        if (i >= POOL) {
+            memcpy(f.acts + i * f.stride, f.acts + (i - POOL) * f.stride, f.stride);
+            continue;
+        }
+        make_vector(g, x, n, i == 0 ? vec_kind : (int)(rng_u32(g) % VEC_KINDS));
+        act_prepare(act, x, n, f.acts + i * f.stride);
+        for (size_t r = 0; r < ROWS; r++)
+            f.ref[i][r] = dot_row(t, f.w + r * f.row_bytes, n, f.acts + i * f.stride);
+    }
+    if (avx2 && cpu_has() >= CPU_AVX2)
+        check_form(&f, avx2, "avx2", thorough);
+    if (avx512 && cpu_has() >= CPU_AVX512)
+        check_form(&f, avx512, "avx512", thorough);
+    if (thorough) { /* and through the front door, with rows of a matrix */
+        float *y = malloc(MOST * ROWS * sizeof *y);
+        size_t bad = 0;
+
+        matmul(type, f.w, f.row_bytes, n, 2, ROWS, f.acts, f.stride, NULL, MOST, y, ROWS);
+        for (size_t i = 0; i < MOST; i++)
+            for (size_t r = 2; r < ROWS; r++)
+                bad += f32_bits(y[i * ROWS + r - 2]) != f32_bits(f.ref[i % POOL][r]);
+        CHECK(!bad, "%s matmul: n %zu", type_info(type)->name, n);
+        free(y);
+    }
+    free(f.acts);
+    free(rows);
+    free(x);
+}
+
+int main(void)
+{
+    static const size_t units_a256[] = {1, 2, 3, 5, 8, 16}, units_a32[] = {1, 2, 3, 4, 7, 15, 16, 17, 40};
+    struct rng g = {13};
+    int types = 0;
+
+    cpu_float_state();
+    if (cpu_has() < CPU_AVX512)
+        SKIP("no AVX-512 with VNNI on this processor: its forms are not tested");
+    for (uint32_t type = 0; type < 64; type++) {
+        const struct type_info *t = type_info(type);
+
+        if (!gemm_form(type, CPU_AVX512, MOST) && !gemm_form(type, CPU_AVX2, MOST))
+            continue;
+        types++;
+        for (int row = 0; row < ROW_KINDS; row++)
+            for (int vec = 0; vec < VEC_KINDS; vec++) {
+                size_t k = rng_u32(&g);
+                size_t units = t->act == ACT_A256 ? units_a256[k % 4] : units_a32[k % 9];
+
+                run(type, units * t->block_values, row, vec, 0, &g);
+            }
+        for (size_t k = 0; k < 6; k++)
+            run(type, (t->act == ACT_A256 ? units_a256[k] : units_a32[k + 3]) * t->block_values,
+                CLEAN, GAUSS, k < 2, &g);
+        run(type, 2048, SCALES, BROKEN, 1, &g);
+        run(type, 4096, RANDOM, GAUSS, 0, &g);
+    }
+    CHECK(types > 0, "no type has a blocked form");
+    return test_end();
+}
