@@ -6,9 +6,7 @@ struct head {
     __m256i scales; /* int16; sub-blocks of 16: the even ones below, the odd ones above */
     __m256i shift;  /* int16, one per 16 values in their order: its product with sum16 belongs to S */
     __m256i mins;   /* int16, one per 16 values in their order */
-    /* for the types with grids, in memory: scalar loads are what looks up fastest */
-    uint32_t negative[8]; /* a bit for each value */
-    uint16_t index[64];   /* grid entries, eight or four values each */
+    __m256i negative; /* types with sign bits: one for each value, in order */
 };
 
 /* sixteen signed bytes, one per 16 values, as head.scales */

@@ -64,20 +64,25 @@ INLINE __m256i nibbles(const uint8_t *p)
     return _mm256_and_si256(_mm256_inserti128_si256(_mm256_castsi128_si256(v), _mm_srli_epi16(v, 4), 1),
                             _mm256_set1_epi8(15));
 }
-/* 0xFF in byte i where bit i is set */
-INLINE __m256i bits_to_bytes(uint32_t bits)
+/* 0xFF in byte i where bit i of word j is set */
+INLINE __m256i word_to_bytes(__m256i words, int j)
 {
     const __m256i spread = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202,
                                               0x0303030303030303);
     const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201);
-    __m256i v = _mm256_shuffle_epi8(_mm256_set1_epi32((int)bits), spread);
+    __m256i v = _mm256_permutevar8x32_epi32(words, _mm256_set1_epi32(j));
 
-    return _mm256_cmpeq_epi8(_mm256_and_si256(v, bit), bit);
+    return _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(v, spread), bit), bit);
 }
-/* -1 in byte i where bit i is set, else 1 */
-INLINE __m256i bits_to_signs(uint32_t bits)
+/* 0xFF in byte i where bit i is set */
+INLINE __m256i bits_to_bytes(uint32_t bits)
 {
-    return _mm256_or_si256(bits_to_bytes(bits), _mm256_set1_epi8(1));
+    return word_to_bytes(_mm256_set1_epi32((int)bits), 0);
+}
+/* -1 in byte i where bit i of word j is set, else 1 */
+INLINE __m256i word_to_signs(__m256i words, int j)
+{
+    return _mm256_or_si256(word_to_bytes(words, j), _mm256_set1_epi8(1));
 }
 INLINE __m256i table16(const int8_t *table)
 {

@@ -67,6 +67,13 @@ INLINE __m512 transpose4(__m512 v)
 
     return _mm512_permutexvar_ps(idx, v);
 }
+/* 64-bit word j, for a constant j */
+INLINE __mmask64 sign_mask(__m256i words, int j)
+{
+    __m128i half = j < 2 ? _mm256_castsi256_si128(words) : _mm256_extracti128_si256(words, 1);
+
+    return (__mmask64)(j % 2 ? _mm_extract_epi64(half, 1) : _mm_cvtsi128_si64(half));
+}
 /* value, NaN canonical, -0 to +0 */
 INLINE __m512 finish16(__m512 y)
 {

@@ -4,7 +4,6 @@
 
 INLINE __m512i bytes512(const uint8_t *b, const struct head *h, int j, __mmask64 *negative)
 {
-    (void)b;
-    *negative = load_u64(&h->negative[2 * j]);
-    return join256(magnitudes(h, 2 * j), magnitudes(h, 2 * j + 1));
+    *negative = sign_mask(h->negative, j);
+    return join256(magnitudes(b, 2 * j), magnitudes(b, 2 * j + 1));
 }

@@ -15,26 +15,19 @@ INLINE void head(const uint8_t *b, struct head *h)
 
     s = _mm_or_si128(s, _mm_set1_epi16(1));
     shift = _mm_mullo_epi16(s, _mm_add_epi16(down, _mm_set1_epi16(-7)));
-    for (int i = 0; i < 2; i++) { /* three bits of a word above each of four indices */
-        const __m256i words_4 = _mm256_setr_epi64x(0x0100010001000100, 0x0302030203020302,
-                                                   0x0504050405040504, 0x0706070607060706);
-        const __m256i to_9 = _mm256_set1_epi64x(1ll << 48 | 8ll << 32 | 64ll << 16 | 512);
-        __m256i high = _mm256_set1_epi64x((long long)load_u64(b + 34 + 8 * i));
-
-        high = _mm256_mullo_epi16(_mm256_shuffle_epi8(high, words_4), to_9);
-        high = _mm256_and_si256(_mm256_srli_epi16(high, 1), _mm256_set1_epi16(0x700));
-        store256(h->index + 16 * i,
-                 _mm256_or_si256(high, _mm256_cvtepu8_epi16(load128(b + 2 + 16 * i))));
-    }
-    keep_in_memory(h);
     h->scales = _mm256_broadcastsi128_si256(_mm_slli_epi16(s, 3));
     h->shift = _mm256_setr_m128i(_mm_unpacklo_epi16(shift, shift), _mm_unpackhi_epi16(shift, shift));
 }
 INLINE __m256i bytes(const uint8_t *b, const struct head *h, int j, __m256i *sign)
 {
-    (void)b;
+    const uint8_t *q = b + 2 + 4 * j;
+    unsigned high = load_u16(b + 34 + 2 * j);
+    __m256i v = grid_8x4(iq1s_grid, q[0] | (high << 8 & 0x700), q[1] | (high << 5 & 0x700),
+                         q[2] | (high << 2 & 0x700), q[3] | (high >> 1 & 0x700));
+
+    (void)h;
     (void)sign;
-    return _mm256_add_epi8(grid_8x4(iq1s_grid, h->index + 4 * j), _mm256_set1_epi8(1));
+    return _mm256_add_epi8(v, _mm256_set1_epi8(1));
 }
 INLINE __m128 factors(const uint8_t *const b[4])
 {

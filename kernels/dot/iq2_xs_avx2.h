@@ -7,24 +7,25 @@ enum { BLOCK_BYTES = 74, SUB_BLOCK = 16, WITH_SHIFT = 0, WITH_MINS = 0, WITH_SIG
 
 INLINE void head(const uint8_t *b, struct head *h)
 {
-    __m256i first = load256(b + 2), second = load256(b + 34), sign;
+    __m256i first = _mm256_srli_epi16(load256(b + 2), 9);
+    __m256i second = _mm256_srli_epi16(load256(b + 34), 9);
+    __m256i sign = _mm256_packus_epi16(first, second);
 
     h->scales = scales_16(scales_nibbles(b + 66));
-    sign = _mm256_packus_epi16(_mm256_srli_epi16(first, 9), _mm256_srli_epi16(second, 9));
-    store256(h->negative, with_parity(_mm256_permute4x64_epi64(sign, 0xD8)));
-    store256(h->index, _mm256_and_si256(first, _mm256_set1_epi16(511)));
-    store256(h->index + 16, _mm256_and_si256(second, _mm256_set1_epi16(511)));
-    keep_in_memory(h);
+    h->negative = with_parity(_mm256_permute4x64_epi64(sign, 0xD8));
 }
-INLINE __m256i magnitudes(const struct head *h, int j)
+/* values 32j.. without their signs */
+INLINE __m256i magnitudes(const uint8_t *b, int j)
 {
-    return grid_8x4(iq2xs_grid, h->index + 4 * j);
+    const uint8_t *q = b + 2 + 8 * j;
+
+    return grid_8x4(iq2xs_grid, load_u16(q) & 511, load_u16(q + 2) & 511, load_u16(q + 4) & 511,
+                    load_u16(q + 6) & 511);
 }
 INLINE __m256i bytes(const uint8_t *b, const struct head *h, int j, __m256i *sign)
 {
-    (void)b;
-    *sign = bits_to_signs(h->negative[j]);
-    return magnitudes(h, j);
+    *sign = word_to_signs(h->negative, j);
+    return magnitudes(b, j);
 }
 INLINE __m128 factors(const uint8_t *const b[4])
 {

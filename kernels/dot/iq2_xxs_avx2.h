@@ -8,26 +8,23 @@ enum { BLOCK_BYTES = 66, SUB_BLOCK = 32, WITH_SHIFT = 0, WITH_MINS = 0, WITH_SIG
 INLINE void head(const uint8_t *b, struct head *h)
 {
     __m256i a = load256(b + 2), c = load256(b + 34); /* indices and bits take turns */
-    __m256 even = _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(c), 0x88);
     __m256 odd = _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(c), 0xDD);
-    __m256i index = _mm256_permute4x64_epi64(_mm256_castps_si256(even), 0xD8);
     __m256i bits = _mm256_permute4x64_epi64(_mm256_castps_si256(odd), 0xD8);
 
     h->scales = scales_top4(bits);
-    store256(h->negative, signs_4x7(bits));
-    store256(h->index, _mm256_cvtepu8_epi16(_mm256_castsi256_si128(index)));
-    store256(h->index + 16, _mm256_cvtepu8_epi16(_mm256_extracti128_si256(index, 1)));
-    keep_in_memory(h);
+    h->negative = signs_4x7(bits);
 }
-INLINE __m256i magnitudes(const struct head *h, int j)
+/* values 32j.. without their signs */
+INLINE __m256i magnitudes(const uint8_t *b, int j)
 {
-    return grid_8x4(iq2xxs_grid, h->index + 4 * j);
+    const uint8_t *q = b + 2 + 8 * j;
+
+    return grid_8x4(iq2xxs_grid, q[0], q[1], q[2], q[3]);
 }
 INLINE __m256i bytes(const uint8_t *b, const struct head *h, int j, __m256i *sign)
 {
-    (void)b;
-    *sign = bits_to_signs(h->negative[j]);
-    return magnitudes(h, j);
+    *sign = word_to_signs(h->negative, j);
+    return magnitudes(b, j);
 }
 INLINE __m128 factors(const uint8_t *const b[4])
 {

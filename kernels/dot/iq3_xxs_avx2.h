@@ -10,19 +10,21 @@ INLINE void head(const uint8_t *b, struct head *h)
     __m256i bits = load256(b + 66);
 
     h->scales = scales_top4(bits);
-    store256(h->negative, signs_4x7(bits));
-    widen_bytes(h->index, b + 2, 64);
-    keep_in_memory(h);
+    h->negative = signs_4x7(bits);
 }
-INLINE __m256i magnitudes(const struct head *h, int j)
+/* values 32j.. without their signs */
+INLINE __m256i magnitudes(const uint8_t *b, int j)
 {
-    return grid_4x8(iq3xxs_grid, h->index + 8 * j);
+    const uint8_t *q = b + 2 + 8 * j;
+    const uint32_t *grid = iq3xxs_grid;
+
+    return grid_4x8(grid[q[0]], grid[q[1]], grid[q[2]], grid[q[3]], grid[q[4]], grid[q[5]],
+                    grid[q[6]], grid[q[7]]);
 }
 INLINE __m256i bytes(const uint8_t *b, const struct head *h, int j, __m256i *sign)
 {
-    (void)b;
-    *sign = bits_to_signs(h->negative[j]);
-    return magnitudes(h, j);
+    *sign = word_to_signs(h->negative, j);
+    return magnitudes(b, j);
 }
 INLINE __m128 factors(const uint8_t *const b[4])
 {

@@ -3,47 +3,20 @@
 #include "kernels/dot/a256_avx2.h"
 #include "kernels/dot/tables.h"
 
-/* Keeps what was stored as vectors in memory: the compiler would take it apart in registers, which
- * costs two instructions a number instead of one load. */
-INLINE void keep_in_memory(struct head *h)
-{
-    __asm__("" : "+m"(h->index), "+m"(h->negative));
-}
+/* Entries are fetched one by one, with indices that scalar loads read from the block: gathers are
+ * slower, and indices made by vector code and read back from memory cost more than they save. */
 
-/* 32 values from four grid entries of eight; broadcasts from memory and blends: no shuffles */
-INLINE __m256i grid_8x4(const uint64_t *grid, const uint16_t *index)
+/* 32 values from four grid entries of eight */
+INLINE __m256i grid_8x4(const uint64_t *grid, size_t a, size_t b, size_t c, size_t d)
 {
-    __m256i a = _mm256_set1_epi64x((long long)grid[index[0]]);
-    __m256i b = _mm256_set1_epi64x((long long)grid[index[1]]);
-    __m256i c = _mm256_set1_epi64x((long long)grid[index[2]]);
-    __m256i d = _mm256_set1_epi64x((long long)grid[index[3]]);
-
-    return _mm256_blend_epi32(_mm256_blend_epi32(a, b, 0x0C), _mm256_blend_epi32(c, d, 0xC0), 0xF0);
-}
-INLINE __m256i entry_4(const uint32_t *grid, uint16_t index)
-{
-    return _mm256_set1_epi32((int)grid[index]);
+    return _mm256_setr_epi64x((long long)grid[a], (long long)grid[b], (long long)grid[c],
+                              (long long)grid[d]);
 }
 /* 32 values from eight grid entries of four */
-INLINE __m256i grid_4x8(const uint32_t *grid, const uint16_t *index)
+INLINE __m256i grid_4x8(uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint32_t e, uint32_t f,
+                        uint32_t g, uint32_t h)
 {
-    __m256i a = _mm256_blend_epi32(entry_4(grid, index[0]), entry_4(grid, index[1]), 0x02);
-    __m256i b = _mm256_blend_epi32(entry_4(grid, index[2]), entry_4(grid, index[3]), 0x08);
-    __m256i c = _mm256_blend_epi32(entry_4(grid, index[4]), entry_4(grid, index[5]), 0x20);
-    __m256i d = _mm256_blend_epi32(entry_4(grid, index[6]), entry_4(grid, index[7]), 0x80);
-
-    return _mm256_blend_epi32(_mm256_blend_epi32(a, b, 0x0C), _mm256_blend_epi32(c, d, 0xC0), 0xF0);
-}
-
-INLINE void store256(void *p, __m256i v)
-{
-    _mm256_storeu_si256((__m256i *)p, v);
-}
-/* n bytes (a multiple of 16) as 16-bit numbers */
-INLINE void widen_bytes(uint16_t *out, const uint8_t *p, const int n)
-{
-    for (int i = 0; i < n; i += 16)
-        store256(out + i, _mm256_cvtepu8_epi16(load128(p + i)));
+    return _mm256_setr_epi32((int)a, (int)b, (int)c, (int)d, (int)e, (int)f, (int)g, (int)h);
 }
 /* the parity of bits 0..6 of every byte as its bit 7; bit 7 must be clear */
 INLINE __m256i with_parity(__m256i v)
