@@ -537,6 +537,8 @@ static void publish_call(struct producer_role *p)
     struct open_call_of *o = &p->open[p->next % CALLS_IN_FLIGHT];
 
     fill(p, o);
+    for (int i = 0; p->next % 32 == 0 && i < 3; i++)
+        sched_yield(); /* looked up, not yet published: places leave meanwhile (rule 13) */
     call_publish(&r->geo, r->calls, &o->call);
     if (p->rings) {
         atomic_thread_fence(memory_order_seq_cst);
@@ -700,10 +702,8 @@ static void seat(struct steward_role *w, uint32_t p, uint32_t expert)
     struct world *x = w->r->world;
 
     w->place[p] = (struct place){expert, ++w->epoch};
-    for (uint32_t k = 0; k < NODES; k++) { /* the read */
-        atomic_store_explicit(&x->data[k][p], JUNK, memory_order_relaxed);
+    for (uint32_t k = 0; k < NODES; k++) /* the read */
         atomic_store_explicit(&x->data[k][p], expert + 1, memory_order_relaxed);
-    }
     for (uint32_t k = 0; k < NODES; k++)
         atomic_store_explicit(&x->header[k][p], w->epoch, memory_order_release);
 }
@@ -756,13 +756,15 @@ static void leave_some(struct steward_role *w)
         begin_leaving(w, p);
 }
 
-/* Places whose last giving is over become free. */
+/* Places whose last giving is over become free, and their bytes are anybody's. */
 static void let_go(struct steward_role *w)
 {
     for (uint32_t p = 0; p < SLABS && w->n_leaving; p++)
         if (w->place[p].expert == LEAVING && !named(w, p)) {
             w->place[p].expert = EXPERTS;
             w->n_leaving--;
+            for (uint32_t k = 0; k < NODES; k++)
+                atomic_store_explicit(&w->r->world->data[k][p], JUNK, memory_order_relaxed);
         }
 }
 

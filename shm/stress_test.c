@@ -4,7 +4,7 @@
  * items to others, and go on as late owners), some are killed and replaced. What must happen is
  * counted, and so is what must not: a wrong row, and work that only the time-out net found.
  *
- * CONCLAVE_STRESS_CALLS: how many calls, 1000000 if not set. */
+ * CONCLAVE_STRESS_CALLS: how many calls; 1000000 if not set, a tenth of that under a sanitizer. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sched.h>
@@ -16,6 +16,11 @@
 #include "shm/ring_rig.h"
 #include "tests/test.h"
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CALLS 100000
+#else
+#define CALLS 1000000
+#endif
 #define STOPS 5
 #define DEATHS 4
 #define STOPPED_CALLS 50
@@ -122,7 +127,7 @@ static int ended_well(pid_t p)
 int main(void)
 {
     const char *want = getenv("CONCLAVE_STRESS_CALLS");
-    uint64_t n_calls = want ? strtoull(want, NULL, 10) : 1000000, stopped = UINT64_MAX;
+    uint64_t n_calls = want ? strtoull(want, NULL, 10) : CALLS, stopped = UINT64_MAX;
     pid_t producer, steward, consumer[CONSUMERS];
     uint64_t sleeps = 0, finds = 0, declined = 0, late = 0, dropped = 0;
     uint32_t fresh = PROC_FIRST_WORKER + CONSUMERS;
