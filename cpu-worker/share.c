@@ -98,12 +98,12 @@ void share_answer(struct shares *s, struct open_call *c, uint32_t item, uint32_t
     if (kind == STAMP_DECLINED) {
         c->declined = 1;
         item_stamp(g, out, n, item, k, 0, kind);
+        s->ring_steward = 1; /* it may act on this stamp before the owner stamp is there */
     }
     if (--c->own_left)
         return;
     owner_stamp(out, n, c->declined);
     s->ring_trunk = 1;
-    s->ring_steward |= c->declined;
 }
 
 void share_give(struct shares *s, struct open_call *c, uint32_t item, uint32_t k, uint64_t am,

@@ -150,7 +150,7 @@ int load_all(const struct load_config *c, uint64_t *bytes, struct err *e)
     o = (struct order){0};
     more = next_order(&l, &o);
     while (more || l.answered < l.next) {
-        while (more && order_room(c->geo, c->pager, l.next)) {
+        while (more && order_fits(c->geo, l.next, l.answered) && order_room(c->geo, c->pager, l.next)) {
             o.number = l.next++;
             o.prio = PRIO_WARM;
             order_publish(c->geo, c->orders, &o, &c->bells[c->worker->outbox], &c->pager->asleep);

@@ -15,6 +15,7 @@ struct paging {
     struct place *place;
     uint32_t *place_of; /* by layer * n_experts + expert: its place in any state, or PLACE_NONE */
     uint64_t next_order, next_epoch;
+    uint32_t *reading;  /* by order number modulo the ring: its place until the answer is taken */
     uint32_t n_busy; /* places leaving or being read */
     int stuck;       /* something waits for stamps that ring nobody here: look again soon */
     size_t n_needs;
@@ -53,12 +54,24 @@ static size_t expert_at(const struct paging *p, uint32_t layer, uint32_t expert)
     return (size_t)layer * p->c.geo->n_experts + expert;
 }
 
+static uint32_t *reading(struct paging *p, uint64_t order)
+{
+    return &p->reading[order & (p->c.geo->order_slots - 1)];
+}
+
+/* May one more order go out: its slot's former answer was given and taken? */
+static int room(struct paging *p)
+{
+    return *reading(p, p->next_order) == PLACE_NONE && order_room(p->c.geo, p->c.pager, p->next_order);
+}
+
 static void read_into(struct paging *p, uint32_t i)
 {
     struct place *pl = &p->place[i];
     struct order o = {.number = p->next_order, .prio = PRIO_DEMAND};
 
     paging_order(p->c.geo, p->c.tables, pl->layer, pl->expert, i, &o);
+    *reading(p, p->next_order) = i;
     pl->order = p->next_order++;
     pl->state = PLACE_READING;
     order_publish(p->c.geo, p->c.orders, &o, &p->c.bells[p->c.pager_outbox], &p->c.pager->asleep);
@@ -111,7 +124,7 @@ static void fetch(struct paging *p, uint32_t layer, uint32_t expert)
     const struct geometry *g = p->c.geo;
     uint32_t i;
 
-    if (!order_room(g, p->c.pager, p->next_order))
+    if (!room(p))
         return;
     i = lru_pick(p->place, g->n_slabs, p->c.used, g->n_experts, busy, p);
     if (i == PLACE_NONE) {
@@ -135,7 +148,7 @@ static int advance(struct paging *p)
     for (uint32_t i = 0; p->n_busy && i < p->c.geo->n_slabs; i++) {
         struct place *pl = &p->place[i];
         if (pl->state == PLACE_LEAVING) {
-            if (order_room(p->c.geo, p->c.pager, p->next_order) && !named(p, i)) {
+            if (room(p) && !named(p, i)) {
                 read_into(p, i);
                 moved = 1;
             } else {
@@ -146,6 +159,7 @@ static int advance(struct paging *p)
             if (answer < 0) /* its text came over the control socket and ends the run */
                 watch_fatal(*p->c.watch, "pager: layer %u expert %u cannot be read", pl->layer, pl->expert);
             if (answer > 0) {
+                *reading(p, pl->order) = PLACE_NONE;
                 arrive(p, i);
                 p->n_busy--;
                 moved = 1;
@@ -276,10 +290,13 @@ int paging_start(const struct paging_config *c, struct paging **out, struct err 
     p->next_epoch = 1;
     p->place = calloc(g->n_slabs + 1, sizeof *p->place);
     p->place_of = malloc(((size_t)g->n_layers * g->n_experts + 1) * sizeof *p->place_of);
-    if (!p->place || !p->place_of) {
+    p->reading = malloc(g->order_slots * sizeof *p->reading);
+    if (!p->place || !p->place_of || !p->reading) {
         rc = err_set(e, -ENOMEM, "no memory for %u places of experts", g->n_slabs);
         goto failed;
     }
+    for (uint32_t i = 0; i < g->order_slots; i++)
+        p->reading[i] = PLACE_NONE;
     start_places(p);
     rc = steward_open(&sc, &p->steward, e);
     if (rc)
@@ -298,6 +315,7 @@ failed:
     steward_close(p->steward);
     free(p->place);
     free(p->place_of);
+    free(p->reading);
     free(p);
     return rc;
 }
@@ -313,6 +331,7 @@ void paging_stop(struct paging *p)
     steward_close(p->steward);
     free(p->place);
     free(p->place_of);
+    free(p->reading);
     free(p);
 }
 
