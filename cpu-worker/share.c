@@ -104,6 +104,7 @@ void share_answer(struct shares *s, struct open_call *c, uint32_t item, uint32_t
         return;
     owner_stamp(out, n, c->declined);
     s->ring_trunk = 1;
+    s->ring_steward |= c->declined;
 }
 
 void share_give(struct shares *s, struct open_call *c, uint32_t item, uint32_t k, uint64_t am,

@@ -30,8 +30,11 @@ INLINE void block_sums(const uint8_t *block, const struct act *act, size_t u, co
 {
     struct head h;
     __m256i acc[8];
+    const int8_t *from[8];
 
     head(block, &h);
+    for (int k = 0; k < n_tok; k++)
+        from[k] = unknown(act[k].q + 256 * u);
     for (int k = 0; k < n_tok; k++) {
         __m256i sum16 = load256((const int16_t *)act[k].sum + 16 * u);
 
@@ -47,11 +50,12 @@ INLINE void block_sums(const uint8_t *block, const struct act *act, size_t u, co
 
 #pragma GCC unroll 8
         for (int k = 0; k < n_tok; k++) {
-            __m256i q = load256(act[k].q + 256 * u + 32 * j);
+            __m256i q = load256(from[k] + 32 * j);
 
             if (WITH_SIGN)
                 q = _mm256_sign_epi8(q, sign);
-            acc[k] = _mm256_add_epi32(acc[k], _mm256_madd_epi16(_mm256_maddubs_epi16(w, q), scale));
+            acc[k] = as_written(
+                _mm256_add_epi32(acc[k], _mm256_madd_epi16(_mm256_maddubs_epi16(w, q), scale)));
         }
     }
     for (int k = 0; k < n_tok; k++)

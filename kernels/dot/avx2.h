@@ -47,6 +47,21 @@ INLINE __m128 f16x4(const uint8_t *a, const uint8_t *b, const uint8_t *c, const 
     return _mm_cvtph_ps(h);
 }
 
+/* Sums stay in the order and registers they are written in: without this gcc makes a tree of a chain
+ * of integer additions, and keeps all its leaves on the stack. */
+INLINE __m256i as_written(__m256i v)
+{
+    __asm__("" : "+x"(v));
+    return v;
+}
+/* A pointer that the compiler knows nothing about: it would load a vector's bytes ahead of the loop
+ * over rows, and copy them to the stack for lack of registers. */
+INLINE const void *unknown(const void *p)
+{
+    __asm__("" : "+r"(p));
+    return p;
+}
+
 INLINE __m256i load256(const void *p)
 {
     return _mm256_loadu_si256((const __m256i *)p);

@@ -27,80 +27,66 @@ INLINE float fold32(const __m256 l[4])
     return _mm_cvtss_f32(_mm_add_ss(s, _mm_shuffle_ps(s, s, 1)));
 }
 
-/* n_rows rows times n_tok vectors; the tail is padded with zeros on both sides (rule 4) */
+/* n_rows rows times one vector; the tail is padded with zeros on both sides (rule 4) */
 INLINE void tile(load8_fn *load8, const size_t bytes, const uint8_t *row, size_t row_bytes,
-                 const int n_rows, size_t n, const float *const *x, const int n_tok, float *y)
+                 const int n_rows, size_t n, const float *x, int fetch, float *y)
 {
-    __m256 l[4][4];
+    __m256 l[3][4];
     size_t i = 0;
 
-    for (int k = 0; k < n_rows * n_tok; k++)
+    for (int r = 0; r < n_rows; r++)
         for (int j = 0; j < 4; j++)
-            l[k][j] = _mm256_setzero_ps();
-    for (; i + 32 <= n; i += 32) {
+            l[r][j] = _mm256_setzero_ps();
+    for (; i + 32 <= n; i += 32)
         for (int r = 0; r < n_rows; r++) {
             const uint8_t *p = row + (size_t)r * row_bytes;
 
-            for (size_t o = 0; o < 32 * bytes; o += 64)
-                _mm_prefetch((const char *)p + bytes * i + PREFETCH_AHEAD + o, _MM_HINT_T0);
-            for (int j = 0; j < 4; j++) {
-                __m256 w = load8(p, i + 8 * (size_t)j);
-
-                for (int k = 0; k < n_tok; k++)
-                    l[r * n_tok + k][j] =
-                        _mm256_fmadd_ps(w, _mm256_loadu_ps(x[k] + i + 8 * (size_t)j),
-                                        l[r * n_tok + k][j]);
-            }
+            if (fetch)
+                for (size_t o = 0; o < 32 * bytes; o += 64)
+                    _mm_prefetch((const char *)p + bytes * i + PREFETCH_AHEAD + o, _MM_HINT_T0);
+            for (size_t j = 0; j < 4; j++)
+                l[r][j] = _mm256_fmadd_ps(load8(p, i + 8 * j), _mm256_loadu_ps(x + i + 8 * j),
+                                          l[r][j]);
         }
-    }
     if (i < n) {
+        float xt[32] = {0};
+
+        memcpy(xt, x + i, (n - i) * sizeof *xt);
         for (int r = 0; r < n_rows; r++) {
             uint8_t wt[32 * 4] = {0};
 
             memcpy(wt, row + (size_t)r * row_bytes + bytes * i, bytes * (n - i));
-            for (int k = 0; k < n_tok; k++) {
-                float xt[32] = {0};
-
-                memcpy(xt, x[k] + i, (n - i) * sizeof *xt);
-                for (int j = 0; j < 4; j++)
-                    l[r * n_tok + k][j] = _mm256_fmadd_ps(
-                        load8(wt, 8 * (size_t)j), _mm256_loadu_ps(xt + 8 * j), l[r * n_tok + k][j]);
-            }
+            for (size_t j = 0; j < 4; j++)
+                l[r][j] = _mm256_fmadd_ps(load8(wt, 8 * j), _mm256_loadu_ps(xt + 8 * j), l[r][j]);
         }
     }
-    for (int k = 0; k < n_rows * n_tok; k++)
-        y[k] = f32_canon(fold32(l[k]) + 0.0f);
+    for (int r = 0; r < n_rows; r++)
+        y[r] = f32_canon(fold32(l[r]) + 0.0f);
 }
 
-/* tiles of two rows and one vector, or of one row and two vectors */
+/* Three rows go together, whose sums fill twelve registers: vectors come from the second cache level,
+ * so that each of their loads should serve several rows, while the rows stay in the first. */
 INLINE void job_float(const struct dot_job *job, load8_fn *load8, const size_t bytes)
 {
     for (size_t i0 = 0; i0 < job->n_tok; i0 += TOKENS_CACHED) {
         size_t i1 = i0 + TOKENS_CACHED < job->n_tok ? i0 + TOKENS_CACHED : job->n_tok;
-        size_t step = i1 - i0 == 1 ? 2 : 1;
 
-        for (size_t r = 0; r < job->n_rows; r += step) {
+        for (size_t r = 0; r < job->n_rows;) {
             const uint8_t *row = job->w + r * job->row_bytes;
-            size_t i = i0;
+            size_t left = job->n_rows - r;
 
-            for (; i + 2 <= i1; i += 2) {
-                const float *x[2] = {(const float *)job_act(job, i),
-                                     (const float *)job_act(job, i + 1)};
-                float y[2];
-
-                tile(load8, bytes, row, job->row_bytes, 1, job->n_cols, x, 2, y);
-                job->y[i * job->ldy + r] = y[0];
-                job->y[(i + 1) * job->ldy + r] = y[1];
-            }
-            if (i < i1) {
+            for (size_t i = i0; i < i1; i++) {
                 const float *x = (const float *)job_act(job, i);
                 float *y = job->y + i * job->ldy + r;
 
-                if (step == 2 && r + 1 < job->n_rows)
-                    tile(load8, bytes, row, job->row_bytes, 2, job->n_cols, &x, 1, y);
+                if (left >= 3)
+                    tile(load8, bytes, row, job->row_bytes, 3, job->n_cols, x, i == i0, y);
+                else if (left == 2)
+                    tile(load8, bytes, row, job->row_bytes, 2, job->n_cols, x, i == i0, y);
                 else
-                    tile(load8, bytes, row, job->row_bytes, 1, job->n_cols, &x, 1, y);
+                    tile(load8, bytes, row, job->row_bytes, 1, job->n_cols, x, i == i0, y);
             }
+            r += left < 3 ? left : 3;
         }
     }
 }

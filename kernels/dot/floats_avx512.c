@@ -5,7 +5,7 @@
 
 typedef __m512 load16_fn(const uint8_t *row, size_t i);
 
-enum { ROWS = 2, VECTORS = 4 };
+enum { ROWS = 3, VECTORS = 4 }; /* 24 registers of sums */
 
 INLINE __m512 load16_f32(const uint8_t *row, size_t i)
 {
@@ -43,28 +43,28 @@ INLINE void step(load16_fn *load16, const uint8_t *const row[ROWS], const float 
     for (int h = 0; h < 2; h++) {
         __m512 w[ROWS];
 
-#pragma GCC unroll 2
+#pragma GCC unroll 3
         for (int r = 0; r < ROWS; r++)
             w[r] = load16(row[r], i + 16 * (size_t)h);
 #pragma GCC unroll 4
         for (int k = 0; k < VECTORS; k++) {
             __m512 v = _mm512_loadu_ps(x[k] + i + 16 * (size_t)h);
 
-#pragma GCC unroll 2
+#pragma GCC unroll 3
             for (int r = 0; r < ROWS; r++)
                 l->v[r][k][h] = _mm512_fmadd_ps(w[r], v, l->v[r][k][h]);
         }
     }
 }
 
-/* two rows times four vectors; the tail is padded with zeros on both sides (rule 4) */
+/* three rows times four vectors; the tail is padded with zeros on both sides (rule 4) */
 INLINE void tile(load16_fn *load16, const size_t bytes, const uint8_t *const row[ROWS], size_t n,
                  const float *const x[VECTORS], float y[ROWS][VECTORS])
 {
     struct lanes l;
     size_t i = 0;
 
-#pragma GCC unroll 2
+#pragma GCC unroll 3
     for (int r = 0; r < ROWS; r++)
 #pragma GCC unroll 4
         for (int k = 0; k < VECTORS; k++)
@@ -74,7 +74,7 @@ INLINE void tile(load16_fn *load16, const size_t bytes, const uint8_t *const row
     if (i < n) {
         uint8_t wt[ROWS][32 * 4] = {{0}};
         float xt[VECTORS][32] = {{0}};
-        const uint8_t *rows[ROWS] = {wt[0], wt[1]};
+        const uint8_t *rows[ROWS] = {wt[0], wt[1], wt[2]};
         const float *vectors[VECTORS] = {xt[0], xt[1], xt[2], xt[3]};
 
         for (int r = 0; r < ROWS; r++)
@@ -83,7 +83,7 @@ INLINE void tile(load16_fn *load16, const size_t bytes, const uint8_t *const row
             memcpy(xt[k], x[k] + i, sizeof **x * (n - i));
         step(load16, rows, vectors, 0, &l);
     }
-#pragma GCC unroll 2
+#pragma GCC unroll 3
     for (int r = 0; r < ROWS; r++)
 #pragma GCC unroll 4
         for (int k = 0; k < VECTORS; k++)
