@@ -52,6 +52,12 @@ PROGS := $(B)/bin/conclave $(B)/bin/conclave-cpu $(B)/bin/conclave-pager
 TESTS := $(patsubst %.c,$(B)/test/%,$(call pick,%_test.c))
 BENCHES := $(patsubst %.c,$(B)/bench/%,$(call pick,%_bench.c))
 FUZZERS := $(patsubst %.c,$(B)/fuzz/%,$(call pick,%_fuzz.c))
+LIBRARY := $(COORD) $(CPUW) $(PAGER) $(SHM) $(KERNELS)
+ifeq ($(SAN),thread) # it sees threads of one process, and no OpenMP: the tests of shm/ alone
+PROGS :=
+TESTS := $(filter $(B)/test/shm/%,$(TESTS))
+LIBRARY := $(SHM)
+endif
 
 all: $(PROGS)
 
@@ -73,15 +79,17 @@ $(B)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(call isa,$<) -MMD -MP -c -o $@ $<
 
+ifneq ($(PROGS),)
 $(B)/bin/conclave: $(call obj,coordinator/main.c $(COORD) $(SHM) $(KERNELS))
 $(B)/bin/conclave-cpu: $(call obj,cpu-worker/main.c $(CPUW) $(SHM) $(KERNELS))
 $(B)/bin/conclave-pager: $(call obj,pager/main.c $(PAGER) $(SHM))
 $(PROGS):
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LDFLAGS) -fopenmp -o $@ $^ $(LDLIBS)
+endif
 
 # a test of a folder links that folder and what it may depend on
-$(B)/lib/all.a: $(call obj,$(COORD) $(CPUW) $(PAGER) $(SHM) $(KERNELS))
+$(B)/lib/all.a: $(call obj,$(LIBRARY))
 	@mkdir -p $(@D); rm -f $@
 	ar rcs $@ $^
 $(B)/test/%: $(B)/obj/%.o $(B)/lib/all.a
