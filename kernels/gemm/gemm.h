@@ -30,4 +30,6 @@
  * is that of kernels/dot: any rows, any number of vectors, gathered or not. */
 dot_form *gemm_form(uint32_t type, enum cpu_level level, size_t n_tok);
 
-dot_form gemm_q4_k_avx512, gemm_q6_k_avx512, gemm_q8_0_avx512;
+dot_form gemm_q2_k_avx512, gemm_q3_k_avx512, gemm_q4_k_avx512, gemm_q5_k_avx512, gemm_q6_k_avx512;
+dot_form gemm_iq4_xs_avx512, gemm_q4_0_avx512, gemm_q4_1_avx512, gemm_q5_0_avx512, gemm_q5_1_avx512;
+dot_form gemm_q8_0_avx512, gemm_iq4_nl_avx512, gemm_mxfp4_avx512;

@@ -159,3 +159,8 @@ INLINE __m512i or512(__m512i a, __m512i b)
 {
     return _mm512_or_si512(a, b);
 }
+/* a table of sixteen signed bytes for _mm512_shuffle_epi8, made unsigned */
+INLINE __m512i table_shifted(const int8_t *table, int shift)
+{
+    return _mm512_add_epi8(_mm512_broadcast_i32x4(load128(table)), _mm512_set1_epi8((char)shift));
+}
