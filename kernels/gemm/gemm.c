@@ -5,28 +5,28 @@
 enum { MIN_VECTORS = 8 };
 
 struct forms {
-    dot_form *avx512;
+    dot_form *avx2, *avx512;
 };
 
 static const struct forms table[] = {
-    [W_Q4_0] = {gemm_q4_0_avx512},
-    [W_Q4_1] = {gemm_q4_1_avx512},
-    [W_Q5_0] = {gemm_q5_0_avx512},
-    [W_Q5_1] = {gemm_q5_1_avx512},
-    [W_Q8_0] = {gemm_q8_0_avx512},
-    [W_Q2_K] = {gemm_q2_k_avx512},
-    [W_Q3_K] = {gemm_q3_k_avx512},
-    [W_Q4_K] = {gemm_q4_k_avx512},
-    [W_Q5_K] = {gemm_q5_k_avx512},
-    [W_Q6_K] = {gemm_q6_k_avx512},
-    [W_IQ4_NL] = {gemm_iq4_nl_avx512},
-    [W_IQ4_XS] = {gemm_iq4_xs_avx512},
-    [W_MXFP4] = {gemm_mxfp4_avx512},
+    [W_Q4_0] = {gemm_q4_0_avx2, gemm_q4_0_avx512},
+    [W_Q4_1] = {gemm_q4_1_avx2, gemm_q4_1_avx512},
+    [W_Q5_0] = {gemm_q5_0_avx2, gemm_q5_0_avx512},
+    [W_Q5_1] = {gemm_q5_1_avx2, gemm_q5_1_avx512},
+    [W_Q8_0] = {gemm_q8_0_avx2, gemm_q8_0_avx512},
+    [W_Q2_K] = {gemm_q2_k_avx2, gemm_q2_k_avx512},
+    [W_Q3_K] = {gemm_q3_k_avx2, gemm_q3_k_avx512},
+    [W_Q4_K] = {gemm_q4_k_avx2, gemm_q4_k_avx512},
+    [W_Q5_K] = {gemm_q5_k_avx2, gemm_q5_k_avx512},
+    [W_Q6_K] = {gemm_q6_k_avx2, gemm_q6_k_avx512},
+    [W_IQ4_NL] = {gemm_iq4_nl_avx2, gemm_iq4_nl_avx512},
+    [W_IQ4_XS] = {gemm_iq4_xs_avx2, gemm_iq4_xs_avx512},
+    [W_MXFP4] = {gemm_mxfp4_avx2, gemm_mxfp4_avx512},
 };
 
 dot_form *gemm_form(uint32_t type, enum cpu_level level, size_t n_tok)
 {
-    if (type >= sizeof table / sizeof *table || n_tok < MIN_VECTORS)
+    if (type >= sizeof table / sizeof *table || n_tok < MIN_VECTORS || level < CPU_AVX2)
         return NULL;
-    return level >= CPU_AVX512 ? table[type].avx512 : NULL;
+    return level >= CPU_AVX512 ? table[type].avx512 : table[type].avx2;
 }

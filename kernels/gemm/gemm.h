@@ -33,3 +33,7 @@ dot_form *gemm_form(uint32_t type, enum cpu_level level, size_t n_tok);
 dot_form gemm_q2_k_avx512, gemm_q3_k_avx512, gemm_q4_k_avx512, gemm_q5_k_avx512, gemm_q6_k_avx512;
 dot_form gemm_iq4_xs_avx512, gemm_q4_0_avx512, gemm_q4_1_avx512, gemm_q5_0_avx512, gemm_q5_1_avx512;
 dot_form gemm_q8_0_avx512, gemm_iq4_nl_avx512, gemm_mxfp4_avx512;
+
+dot_form gemm_q2_k_avx2, gemm_q3_k_avx2, gemm_q4_k_avx2, gemm_q5_k_avx2, gemm_q6_k_avx2;
+dot_form gemm_iq4_xs_avx2, gemm_q4_0_avx2, gemm_q4_1_avx2, gemm_q5_0_avx2, gemm_q5_1_avx2;
+dot_form gemm_q8_0_avx2, gemm_iq4_nl_avx2, gemm_mxfp4_avx2;

@@ -14,7 +14,7 @@
 /* POOL different vectors; calls take MOST of them, repeated */
 enum { ROWS = 67, POOL = 11, MOST = 600 };
 enum row_kind { RANDOM, CLEAN, ONES, HIGH_BITS, NIBBLES, ZEROS, SCALES, CANCEL, ROW_KINDS };
-enum vec_kind { GAUSS, FLAT, SCALED, HOLES, BROKEN, OPPOSED, VEC_KINDS };
+enum vec_kind { GAUSS, FLAT, EQUAL, SCALED, HOLES, BROKEN, OPPOSED, VEC_KINDS };
 
 static const uint16_t nasty_f16[] = {0,      0x8000, 1,      0x8001, 0x03FF, 0x7BFF,
                                      0xFBFF, 0x7C00, 0xFC00, 0x7E01, 0x7D55};
@@ -51,9 +51,12 @@ static void make_row(struct rng *g, uint32_t type, uint8_t *row, size_t n, int k
 static void make_vector(struct rng *g, float *x, size_t n, int kind)
 {
     float scale = kind == SCALED ? ldexpf(1, (int)(rng_u32(g) % 250) - 125) : 1;
+    float same = rng_u32(g) & 1 ? 1.0f : -1.0f; /* every q 127, or every -127: the largest sums */
 
     for (size_t i = 0; i < n; i++) {
         x[i] = kind == FLAT ? (rng_u32(g) & 1 ? 1.0f : -1.0f) : rng_gauss(g) * scale;
+        if (kind == EQUAL)
+            x[i] = same;
         if (kind == HOLES && i / 32 % 3 == 1)
             x[i] = 0;
         if (kind == OPPOSED && i >= n - n / 2)

@@ -1,31 +1,9 @@
-/* Q5_1, blocked, with AVX-512; the block is described in kernels/dot/q5_1.c. */
+/* Q5_1, blocked, with AVX-512. */
 #include "kernels/gemm/gemm.h"
 
-enum { BLOCK_BYTES = 24, WITH_MINS = 1, VALUES_SHIFT = 0 };
+#include "kernels/gemm/vec_avx512.h"
 
-#include "kernels/gemm/a32_avx512_form.h"
-#include "kernels/gemm/fifths_avx512.h"
-
-static void open_units(const struct rows *b, size_t n, struct panel *x)
-{
-    __m512i high;
-
-    for (size_t u = 0; u < n; u++) {
-        struct rows at = rows_plus(b, u * BLOCK_BYTES);
-        __m512i c[4];
-
-        turn16(&at, 0, c);
-        _mm512_store_ps(x->d[u], low_f16(c[0]));
-        _mm512_store_ps(x->m[u], high_f16(c[0]));
-        high = c[1];
-        turn16(&at, 8, c);
-        for (int i = 0; i < 4; i++) {
-            _mm512_store_si512(x->w[u][i], or512(bits_right(c[i], 0, 15), fifths(high, 4 * i)));
-            _mm512_store_si512(x->w[u][i + 4],
-                               or512(bits_right(c[i], 4, 15), fifths(high, 16 + 4 * i)));
-        }
-    }
-}
+#include "kernels/gemm/q5_1_open.h"
 
 void gemm_q5_1_avx512(const struct dot_job *job)
 {

@@ -1,0 +1,11 @@
+/* IQ4_NL, blocked, with AVX2. */
+#include "kernels/gemm/gemm.h"
+
+#include "kernels/gemm/vec_avx2.h"
+
+#include "kernels/gemm/iq4_nl_open.h"
+
+void gemm_iq4_nl_avx2(const struct dot_job *job)
+{
+    gemm_a32(job);
+}

@@ -1,0 +1,24 @@
+/* How a panel of IQ4_NL opens; the block is described in kernels/dot/iq4_nl.c. */
+#include "kernels/dot/tables.h"
+
+enum { BLOCK_BYTES = 18, WITH_MINS = 0, VALUES_SHIFT = 128, MOST = 255 };
+
+#include "kernels/gemm/a32_form.h"
+
+static void open_units(const struct rows *b, size_t n, struct panel *x)
+{
+    const vec values = v_table(iq4_values, PANEL_SHIFT);
+
+    for (size_t u = 0; u < n; u++) {
+        struct rows at = rows_plus(b, u * BLOCK_BYTES);
+        vec c[4];
+
+        turn16(&at, 0, c);
+        f_store(x->d[u], f_from_f16(c[0]));
+        turn16(&at, 2, c);
+        for (int i = 0; i < 4; i++) {
+            v_store(x->w[u][i], v_look_up(values, bits_right(c[i], 0, 15)));
+            v_store(x->w[u][i + 4], v_look_up(values, bits_right(c[i], 4, 15)));
+        }
+    }
+}

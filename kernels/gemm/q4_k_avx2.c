@@ -1,0 +1,11 @@
+/* Q4_K, blocked, with AVX2. */
+#include "kernels/gemm/gemm.h"
+
+#include "kernels/gemm/vec_avx2.h"
+
+#include "kernels/gemm/q4_k_open.h"
+
+void gemm_q4_k_avx2(const struct dot_job *job)
+{
+    gemm_a256(job);
+}

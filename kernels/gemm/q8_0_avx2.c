@@ -1,0 +1,11 @@
+/* Q8_0, blocked, with AVX2. */
+#include "kernels/gemm/gemm.h"
+
+#include "kernels/gemm/vec_avx2.h"
+
+#include "kernels/gemm/q8_0_open.h"
+
+void gemm_q8_0_avx2(const struct dot_job *job)
+{
+    gemm_a32(job);
+}
