@@ -9,7 +9,8 @@
 
 /* tokens whose vectors stay in the second cache level while all rows of a job pass by */
 enum { TOKENS_CACHED = 64 };
-/* bytes between what is computed and what is fetched, for forms that read one row at a time */
+/* bytes between what is computed and what is fetched, for forms that read one row at a time. All
+ * forms fetch to the second cache level: the first has too few places for lines on their way. */
 enum { PREFETCH_AHEAD = 2048 };
 
 /* value, NaN canonical, -0 to +0 */

@@ -27,9 +27,10 @@ INLINE float fold32(const __m256 l[4])
     return _mm_cvtss_f32(_mm_add_ss(s, _mm_shuffle_ps(s, s, 1)));
 }
 
-/* n_rows rows times one vector; the tail is padded with zeros on both sides (rule 4) */
+/* n_rows rows times one vector; the tail is padded with zeros on both sides (rule 4). next: how far
+ * the rows that follow are, 0: none. */
 INLINE void tile(load8_fn *load8, const size_t bytes, const uint8_t *row, size_t row_bytes,
-                 const int n_rows, size_t n, const float *x, int fetch, float *y)
+                 const int n_rows, size_t n, const float *x, size_t next, float *y)
 {
     __m256 l[3][4];
     size_t i = 0;
@@ -41,9 +42,9 @@ INLINE void tile(load8_fn *load8, const size_t bytes, const uint8_t *row, size_t
         for (int r = 0; r < n_rows; r++) {
             const uint8_t *p = row + (size_t)r * row_bytes;
 
-            if (fetch)
+            if (next)
                 for (size_t o = 0; o < 32 * bytes; o += 64)
-                    _mm_prefetch((const char *)p + bytes * i + PREFETCH_AHEAD + o, _MM_HINT_T0);
+                    _mm_prefetch((const char *)p + bytes * i + next + o, _MM_HINT_T1);
             for (size_t j = 0; j < 4; j++)
                 l[r][j] = _mm256_fmadd_ps(load8(p, i + 8 * j), _mm256_loadu_ps(x + i + 8 * j),
                                           l[r][j]);
@@ -73,18 +74,18 @@ INLINE void job_float(const struct dot_job *job, load8_fn *load8, const size_t b
 
         for (size_t r = 0; r < job->n_rows;) {
             const uint8_t *row = job->w + r * job->row_bytes;
-            size_t left = job->n_rows - r;
+            size_t left = job->n_rows - r, next = left >= 6 ? 3 * job->row_bytes : 0;
 
             for (size_t i = i0; i < i1; i++) {
                 const float *x = (const float *)job_act(job, i);
                 float *y = job->y + i * job->ldy + r;
 
                 if (left >= 3)
-                    tile(load8, bytes, row, job->row_bytes, 3, job->n_cols, x, i == i0, y);
+                    tile(load8, bytes, row, job->row_bytes, 3, job->n_cols, x, i == i0 ? next : 0, y);
                 else if (left == 2)
-                    tile(load8, bytes, row, job->row_bytes, 2, job->n_cols, x, i == i0, y);
+                    tile(load8, bytes, row, job->row_bytes, 2, job->n_cols, x, i == i0 ? next : 0, y);
                 else
-                    tile(load8, bytes, row, job->row_bytes, 1, job->n_cols, x, i == i0, y);
+                    tile(load8, bytes, row, job->row_bytes, 1, job->n_cols, x, i == i0 ? next : 0, y);
             }
             r += left < 3 ? left : 3;
         }

@@ -35,7 +35,7 @@ INLINE void tile(const uint8_t *row, size_t n_blocks, const struct act *act, con
         __m256i m0 = _mm256_abs_epi8(w0), m1 = _mm256_abs_epi8(w1);
         __m128 d = _mm_setr_ps(half[b[0]], half[b[1]], half[b[2]], half[b[3]]);
 
-        _mm_prefetch((const char *)b + PREFETCH_AHEAD, _MM_HINT_T0);
+        _mm_prefetch((const char *)b + PREFETCH_AHEAD, _MM_HINT_T1);
         for (int i = 0; i < n_tok; i++) {
             __m256i a = pair_sums(w0, m0, act[i].q + 64 * k);
             __m256i c = pair_sums(w1, m1, act[i].q + 64 * k + 32);
