@@ -9,6 +9,7 @@
 
 #include "kernels/dot/rows.h"
 #include "kernels/num.h"
+#include "kernels/read/read.h"
 #include "shm/bell.h"
 #include "shm/team.h"
 
@@ -96,16 +97,8 @@ void measure_segment_free(void *p, size_t bytes)
 void measure_read(void *arg, size_t r0, size_t r1, int thread)
 {
     struct read_job *j = arg;
-    uint64_t s[8] = {0};
 
-    for (size_t i = r0 * 4096; i < r1 * 4096; i += 64) {
-        uint64_t v[8];
-        memcpy(v, j->p + i, sizeof v);
-        for (int k = 0; k < 8; k++)
-            s[k] += v[k];
-    }
-    for (int k = 0; k < 8; k++)
-        j->sink[(thread % 64) * 8 + k] += s[k];
+    j->sink[(thread % 64) * 8] ^= read_words(j->p + r0 * 4096, (r1 - r0) * 4096);
 }
 
 void measure_fill(uint32_t type, void *p, size_t bytes)
