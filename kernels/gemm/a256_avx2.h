@@ -101,12 +101,12 @@ INLINE void unit_tile(const struct panel *x, const struct tile *t, const struct 
                     if (SIGNED)
                         q = _mm256_sign_epi8(q, sign);
                     q = _mm256_maddubs_epi16(w, q);
-                    pairs[k] = c ? _mm256_add_epi16(pairs[k], q) : q;
+                    pairs[k] = c ? v_now(_mm256_add_epi16(pairs[k], q)) : q;
                 }
             }
 #pragma GCC unroll 4
             for (int k = 0; k < n_tok; k++)
-                s[k] = v_add32(s[k], _mm256_madd_epi16(pairs[k], scale));
+                s[k] = v_now(v_add32(s[k], _mm256_madd_epi16(pairs[k], scale)));
         }
     }
 #pragma GCC unroll 4

@@ -30,11 +30,11 @@ INLINE void unit_sums(const uint8_t w[8][4 * ROWS], const struct tile *t, size_t
                 if (SIGNED)
                     q = _mm256_sign_epi8(q, sign);
                 q = _mm256_maddubs_epi16(v, q);
-                pairs[k] = c ? _mm256_add_epi16(pairs[k], q) : q;
+                pairs[k] = c ? v_now(_mm256_add_epi16(pairs[k], q)) : q;
             }
         }
 #pragma GCC unroll 4
         for (int k = 0; k < n_tok; k++)
-            s[k] = v_add32(s[k], _mm256_madd_epi16(pairs[k], ones));
+            s[k] = v_now(v_add32(s[k], _mm256_madd_epi16(pairs[k], ones)));
     }
 }

@@ -97,6 +97,13 @@ INLINE vec v_four_bits(vec v, int at)
     return _mm256_and_si256(_mm256_cmpeq_epi8(v, bit), v_set8(16));
 }
 
+/* a sum that is wanted now: left alone, the compiler holds all terms of a long sum, and spills them */
+INLINE vec v_now(vec sum)
+{
+    __asm__("" : "+x"(sum));
+    return sum;
+}
+
 INLINE vecf f_load(const void *p)
 {
     return _mm256_load_ps(p);
