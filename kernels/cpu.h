@@ -16,5 +16,6 @@ enum cpu_level cpu_has(void);
  * (cpu_level() then is what the processor has). A program prints it and ends. */
 const char *cpu_override_problem(void);
 const char *cpu_level_name(enum cpu_level level);
-/* Rule 2: round to nearest, no flush to zero, for the calling thread. Every thread, at its start. */
+/* Rule 2: round to nearest, no flush to zero, for the calling thread. Every thread, at its start.
+ */
 void cpu_float_state(void);

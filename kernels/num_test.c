@@ -1,7 +1,7 @@
 /* Number formats: every f16 and bf16, their neighbours and halves on the way back, and the
  * processor's own conversions where it has them. */
-#include "kernels/num.h"
 #include "kernels/cpu.h"
+#include "kernels/num.h"
 #include "tests/test.h"
 #include <math.h>
 

@@ -4,8 +4,9 @@
 
 struct head {
     __m256i scales; /* int16; sub-blocks of 16: the even ones below, the odd ones above */
-    __m256i shift;  /* int16, one per 16 values in their order: its product with sum16 belongs to S */
-    __m256i mins;   /* int16, one per 16 values in their order */
+    __m256i
+        shift;    /* int16, one per 16 values in their order: its product with sum16 belongs to S */
+    __m256i mins; /* int16, one per 16 values in their order */
     __m256i negative; /* types with sign bits: one for each value, in order */
 };
 

@@ -11,7 +11,8 @@
  * Four rows go side by side: their integer sums end in the four parts of one register, so that one
  * instruction does one step of four chains. Bytes are unsigned; a type with signed values gives
  * them shifted (WITH_SHIFT: h->shift * sum16 makes up for it) or as magnitudes with the signs apart
- * (WITH_SIGN: the vector's byte takes the sign). Pair sums stay inside int16: quants.md, section 5. */
+ * (WITH_SIGN: the vector's byte takes the sign). Pair sums stay inside int16: BLOCKS.md, section 5.
+ */
 
 enum { ROWS = 4 };
 

@@ -1,5 +1,5 @@
-/* The AVX-512 form of the 256-value types (ARITHMETIC.md rules 10 and 11), included by a type's file
- * after <type>_avx2.h and the definition of
+/* The AVX-512 form of the 256-value types (ARITHMETIC.md rules 10 and 11), included by a type's
+ * file after <type>_avx2.h and the definition of
  *
  *   __m512i bytes512(const uint8_t *block, const struct head *h, int j, __mmask64 *negative)
  *                                                                  values 64j.. of a block
@@ -14,9 +14,9 @@ enum { ROWS = 4 };
 /* int16 scale of each pair of bytes of values 64j..; h.scales has even sub-blocks of 16 first */
 INLINE __m512i scale_of(__m256i scales, int j)
 {
-    const __m512i part = _mm512_setr_epi64(0, 0, 0x0008000800080008, 0x0008000800080008,
-                                           0x0001000100010001, 0x0001000100010001,
-                                           0x0009000900090009, 0x0009000900090009);
+    const __m512i part =
+        _mm512_setr_epi64(0, 0, 0x0008000800080008, 0x0008000800080008, 0x0001000100010001,
+                          0x0001000100010001, 0x0009000900090009, 0x0009000900090009);
 
     return _mm512_permutexvar_epi16(_mm512_add_epi16(part, _mm512_set1_epi16((short)(2 * j))),
                                     _mm512_castsi256_si512(scales));
@@ -102,8 +102,8 @@ INLINE __m128 tile1(const uint8_t *const row[ROWS], size_t next, size_t n_units,
 }
 
 /* four rows times 4 * n_quads vectors; y: one register for four vectors, part r is row r */
-INLINE void tile4(const uint8_t *const row[ROWS], size_t next, size_t n_units, const struct act *act,
-                  const int n_quads, __m512 *y)
+INLINE void tile4(const uint8_t *const row[ROWS], size_t next, size_t n_units,
+                  const struct act *act, const int n_quads, __m512 *y)
 {
     __m512 p[2], m[2];
 
@@ -132,14 +132,14 @@ INLINE void tile4(const uint8_t *const row[ROWS], size_t next, size_t n_units, c
             dmin = to_parts(min_factors(b));
         for (int k = 0; k < n_quads; k++) {
             const struct act *a = act + 4 * k;
-            __m512 da = _mm512_broadcast_f32x4(
-                _mm_setr_ps(a[0].d[u], a[1].d[u], a[2].d[u], a[3].d[u]));
+            __m512 da =
+                _mm512_broadcast_f32x4(_mm_setr_ps(a[0].d[u], a[1].d[u], a[2].d[u], a[3].d[u]));
             __m512i s = sum_parts(w[k][0], w[k][1], w[k][2], w[k][3]);
 
             p[k] = _mm512_fmadd_ps(_mm512_mul_ps(d, da), _mm512_cvtepi32_ps(s), p[k]);
             if (WITH_MINS) {
-                __m512i t = combine4(min_sums(h, a, u), min_sums(h, a + 1, u), min_sums(h, a + 2, u),
-                                     min_sums(h, a + 3, u));
+                __m512i t = combine4(min_sums(h, a, u), min_sums(h, a + 1, u),
+                                     min_sums(h, a + 2, u), min_sums(h, a + 3, u));
                 m[k] = _mm512_fmadd_ps(_mm512_mul_ps(dmin, da), _mm512_cvtepi32_ps(t), m[k]);
             }
         }

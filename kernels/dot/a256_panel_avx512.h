@@ -1,7 +1,7 @@
-/* Many vectors times sixteen rows of a 256-value type (ARITHMETIC.md rules 10 and 11), included after
- * <type>_avx2.h. A unit of sixteen rows is opened once into a panel in the first cache level, with
- * four values of every row side by side, so that a row is one element of every register: no sum
- * goes across a register, and one instruction does one step of sixteen chains. The integers and
+/* Many vectors times sixteen rows of a 256-value type (ARITHMETIC.md rules 10 and 11), included
+ * after <type>_avx2.h. A unit of sixteen rows is opened once into a panel in the first cache level,
+ * with four values of every row side by side, so that a row is one element of every register: no
+ * sum goes across a register, and one instruction does one step of sixteen chains. The integers and
  * the float steps are those of one row and one vector. */
 #include "kernels/dot/avx512.h"
 
@@ -42,8 +42,8 @@ INLINE void open_panel(const uint8_t *w, size_t row_bytes, struct panel *x)
         if (WITH_SIGN)
             h.shift = shift_signed(h.scales);
         if (WITH_SHIFT || WITH_SIGN || WITH_MINS)
-            pairs[r] = join256(WITH_SHIFT || WITH_SIGN ? h.shift : h.mins,
-                               WITH_MINS ? h.mins : h.shift);
+            pairs[r] =
+                join256(WITH_SHIFT || WITH_SIGN ? h.shift : h.mins, WITH_MINS ? h.mins : h.shift);
 #pragma GCC unroll 4
         for (int j = 0; j < 4; j++) {
             __m256i sign[2], half[2];
@@ -138,8 +138,8 @@ INLINE void panel_unit(const struct panel *x, const struct act *act, size_t u, c
     }
     for (int k = 0; k < n_tok; k++) {
         __m512 f = _mm512_mul_ps(d, _mm512_set1_ps(act[k].d[u]));
-        _mm512_storeu_ps(
-            p + 16 * k, _mm512_fmadd_ps(f, _mm512_cvtepi32_ps(s[k]), _mm512_loadu_ps(p + 16 * k)));
+        _mm512_storeu_ps(p + 16 * k,
+                         _mm512_fmadd_ps(f, _mm512_cvtepi32_ps(s[k]), _mm512_loadu_ps(p + 16 * k)));
     }
 }
 

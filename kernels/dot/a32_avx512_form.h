@@ -125,8 +125,8 @@ INLINE __m128 tile1(const uint8_t *const row[ROWS], size_t next, size_t n_units,
 }
 
 /* four rows times four vectors; y: the vectors of a row */
-INLINE void tile4(const uint8_t *const row[ROWS], size_t next, size_t n_units, const struct act *act,
-                  __m128 y[ROWS])
+INLINE void tile4(const uint8_t *const row[ROWS], size_t next, size_t n_units,
+                  const struct act *act, __m128 y[ROWS])
 {
     __m512 p[ROWS], m[ROWS], mw = _mm512_setzero_ps();
 

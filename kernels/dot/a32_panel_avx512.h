@@ -1,6 +1,6 @@
-/* Many vectors times sixteen rows of a 32-value type (ARITHMETIC.md rules 10 and 12), included after
- * <type>_avx2.h; the panel is that of a256_panel_avx512.h, four units at a time, one for each lane.
- * Values are unsigned, VALUES_SHIFT added. */
+/* Many vectors times sixteen rows of a 32-value type (ARITHMETIC.md rules 10 and 12), included
+ * after <type>_avx2.h; the panel is that of a256_panel_avx512.h, four units at a time, one for each
+ * lane. Values are unsigned, VALUES_SHIFT added. */
 #include "kernels/dot/avx512.h"
 
 enum { PANEL_TOKENS = 8 };
@@ -44,8 +44,8 @@ INLINE void open_panel(const uint8_t *w, size_t row_bytes, size_t units, struct 
     }
 }
 
-/* Unit u, the panel's kth: sixteen rows times n_tok vectors. p, m: lane k of sixteen rows, 64 floats
- * a vector. */
+/* Unit u, the panel's kth: sixteen rows times n_tok vectors. p, m: lane k of sixteen rows, 64
+ * floats a vector. */
 INLINE void panel_unit(const struct panel *x, const struct act *act, size_t u, size_t k,
                        const int n_tok, float *p, float *m)
 {
@@ -61,20 +61,19 @@ INLINE void panel_unit(const struct panel *x, const struct act *act, size_t u, s
 
 #pragma GCC unroll 8
         for (int i = 0; i < n_tok; i++)
-            s[i] = _mm512_dpbusd_epi32(
-                s[i], w, _mm512_set1_epi32((int)load_u32(act[i].q + 32 * u + 4 * j)));
+            s[i] = _mm512_dpbusd_epi32(s[i], w,
+                                       _mm512_set1_epi32((int)load_u32(act[i].q + 32 * u + 4 * j)));
     }
     for (int i = 0; i < n_tok; i++) {
         __m512 da = _mm512_set1_ps(act[i].d[u]);
 
-        _mm512_store_ps(p + 64 * i, _mm512_fmadd_ps(_mm512_mul_ps(_mm512_load_ps(x->d[k]), da),
-                                                    _mm512_cvtepi32_ps(s[i]),
-                                                    _mm512_load_ps(p + 64 * i)));
+        _mm512_store_ps(p + 64 * i,
+                        _mm512_fmadd_ps(_mm512_mul_ps(_mm512_load_ps(x->d[k]), da),
+                                        _mm512_cvtepi32_ps(s[i]), _mm512_load_ps(p + 64 * i)));
         if (WITH_MINS) {
             __m512 t = _mm512_set1_ps((float)((const int32_t *)act[i].sum)[u]);
-            _mm512_store_ps(m + 64 * i,
-                            _mm512_fmadd_ps(_mm512_mul_ps(_mm512_load_ps(x->m[k]), da), t,
-                                            _mm512_load_ps(m + 64 * i)));
+            _mm512_store_ps(m + 64 * i, _mm512_fmadd_ps(_mm512_mul_ps(_mm512_load_ps(x->m[k]), da),
+                                                        t, _mm512_load_ps(m + 64 * i)));
         }
     }
 }

@@ -48,8 +48,8 @@ INLINE __m128 f16x4(const uint8_t *a, const uint8_t *b, const uint8_t *c, const 
     return _mm_cvtph_ps(h);
 }
 
-/* Sums stay in the order and registers they are written in: without this gcc makes a tree of a chain
- * of integer additions, and keeps all its leaves on the stack. */
+/* Sums stay in the order and registers they are written in: without this gcc makes a tree of a
+ * chain of integer additions, and keeps all its leaves on the stack. */
 INLINE __m256i as_written(__m256i v)
 {
     __asm__("" : "+x"(v));
@@ -77,14 +77,15 @@ INLINE __m256i nibbles(const uint8_t *p)
 {
     __m128i v = load128(p);
 
-    return _mm256_and_si256(_mm256_inserti128_si256(_mm256_castsi128_si256(v), _mm_srli_epi16(v, 4), 1),
-                            _mm256_set1_epi8(15));
+    return _mm256_and_si256(
+        _mm256_inserti128_si256(_mm256_castsi128_si256(v), _mm_srli_epi16(v, 4), 1),
+        _mm256_set1_epi8(15));
 }
 /* 0xFF in byte i where bit i of word j is set */
 INLINE __m256i word_to_bytes(__m256i words, int j)
 {
-    const __m256i spread = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202,
-                                              0x0303030303030303);
+    const __m256i spread =
+        _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
     const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201);
     __m256i v = _mm256_permutevar8x32_epi32(words, _mm256_set1_epi32(j));
 

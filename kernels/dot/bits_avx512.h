@@ -5,16 +5,16 @@
 /* 32 bytes twice: the lower copy shifted right by low, the upper one by high */
 INLINE __m512i right(__m256i v, int low, int high)
 {
-    const __m512i n = _mm512_inserti64x4(_mm512_set1_epi16((short)low),
-                                         _mm256_set1_epi16((short)high), 1);
+    const __m512i n =
+        _mm512_inserti64x4(_mm512_set1_epi16((short)low), _mm256_set1_epi16((short)high), 1);
 
     return _mm512_srlv_epi16(_mm512_broadcast_i64x4(v), n);
 }
 /* the same to the left */
 INLINE __m512i left(__m256i v, int low, int high)
 {
-    const __m512i n = _mm512_inserti64x4(_mm512_set1_epi16((short)low),
-                                         _mm256_set1_epi16((short)high), 1);
+    const __m512i n =
+        _mm512_inserti64x4(_mm512_set1_epi16((short)low), _mm256_set1_epi16((short)high), 1);
 
     return _mm512_sllv_epi16(_mm512_broadcast_i64x4(v), n);
 }

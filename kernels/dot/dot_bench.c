@@ -1,5 +1,6 @@
 /* GB/s of weights of each type's forms, rows of 4096 from memory and in cache, one thread, beside a
- * plain read: dot_bench [type name]. Part of `make bench`; the product has `conclave bench kernels`. */
+ * plain read: dot_bench [type name]. Part of `make bench`; the product has `conclave bench
+ * kernels`. */
 #include "kernels/cpu.h"
 #include "kernels/dot/dot.h"
 #include "kernels/dot/rows.h"
@@ -85,7 +86,8 @@ int main(int argc, char **argv)
         uint32_t v = rng_u32(&g) & 0x3BFF3BFF; /* no NaN, as f16 or as a scale */
         memcpy(w + i, &v, 4);
     }
-    printf("rows of %d, GB/s of weights, one thread; plain read %.1f\n", COLS, read_speed(w, bytes));
+    printf("rows of %d, GB/s of weights, one thread; plain read %.1f\n", COLS,
+           read_speed(w, bytes));
     printf("%-8s %-7s %8s %8s %8s | in cache: %8s %8s; 64 vectors, GMAC/s\n", "type", "form",
            "1 vector", "4", "8", "1", "4");
     for (uint32_t type = 0; type < 64; type++) {

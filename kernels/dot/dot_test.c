@@ -84,7 +84,7 @@ static void make_vector(struct rng *g, float *x, size_t n, int kind)
 struct fixture {
     uint32_t type;
     size_t n, row_bytes, stride;
-    uint8_t *w;        /* ROWS rows at an odd address */
+    uint8_t *w;          /* ROWS rows at an odd address */
     unsigned char *acts; /* TOKENS prepared vectors */
     float ref[TOKENS][ROWS];
 };
@@ -101,9 +101,16 @@ static void check_call(const struct fixture *f, dot_form *form, const char *name
     uint32_t idx[64];
     float y[64 * (ROWS + 3)];
     size_t ldy = ROWS + 3, bad = 0;
-    struct dot_job job = {f->w + r0 * f->row_bytes, f->row_bytes, f->n, r1 - r0,
-                          f->acts + (gathered ? 0 : t0 * f->stride), f->stride,
-                          gathered ? idx : NULL, n_tok, y, ldy};
+    struct dot_job job = {f->w + r0 * f->row_bytes,
+                          f->row_bytes,
+                          f->n,
+                          r1 - r0,
+                          f->acts + (gathered ? 0 : t0 * f->stride),
+                          f->stride,
+                          gathered ? idx : NULL,
+                          n_tok,
+                          y,
+                          ldy};
 
     for (size_t i = 0; i < n_tok; i++)
         idx[i] = (uint32_t)((t0 + 5 * i) % TOKENS);

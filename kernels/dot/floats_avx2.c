@@ -46,8 +46,8 @@ INLINE void tile(load8_fn *load8, const size_t bytes, const uint8_t *row, size_t
                 for (size_t o = 0; o < 32 * bytes; o += 64)
                     _mm_prefetch((const char *)p + bytes * i + next + o, _MM_HINT_T1);
             for (size_t j = 0; j < 4; j++)
-                l[r][j] = _mm256_fmadd_ps(load8(p, i + 8 * j), _mm256_loadu_ps(x + i + 8 * j),
-                                          l[r][j]);
+                l[r][j] =
+                    _mm256_fmadd_ps(load8(p, i + 8 * j), _mm256_loadu_ps(x + i + 8 * j), l[r][j]);
         }
     if (i < n) {
         float xt[32] = {0};
@@ -65,8 +65,9 @@ INLINE void tile(load8_fn *load8, const size_t bytes, const uint8_t *row, size_t
         y[r] = f32_canon(fold32(l[r]) + 0.0f);
 }
 
-/* Three rows go together, whose sums fill twelve registers: vectors come from the second cache level,
- * so that each of their loads should serve several rows, while the rows stay in the first. */
+/* Three rows go together, whose sums fill twelve registers: vectors come from the second cache
+ * level, so that each of their loads should serve several rows, while the rows stay in the first.
+ */
 INLINE void job_float(const struct dot_job *job, load8_fn *load8, const size_t bytes)
 {
     for (size_t i0 = 0; i0 < job->n_tok; i0 += TOKENS_CACHED) {
@@ -81,11 +82,14 @@ INLINE void job_float(const struct dot_job *job, load8_fn *load8, const size_t b
                 float *y = job->y + i * job->ldy + r;
 
                 if (left >= 3)
-                    tile(load8, bytes, row, job->row_bytes, 3, job->n_cols, x, i == i0 ? next : 0, y);
+                    tile(load8, bytes, row, job->row_bytes, 3, job->n_cols, x, i == i0 ? next : 0,
+                         y);
                 else if (left == 2)
-                    tile(load8, bytes, row, job->row_bytes, 2, job->n_cols, x, i == i0 ? next : 0, y);
+                    tile(load8, bytes, row, job->row_bytes, 2, job->n_cols, x, i == i0 ? next : 0,
+                         y);
                 else
-                    tile(load8, bytes, row, job->row_bytes, 1, job->n_cols, x, i == i0 ? next : 0, y);
+                    tile(load8, bytes, row, job->row_bytes, 1, job->n_cols, x, i == i0 ? next : 0,
+                         y);
             }
             r += left < 3 ? left : 3;
         }

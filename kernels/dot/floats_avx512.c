@@ -17,8 +17,7 @@ INLINE __m512 load16_f16(const uint8_t *row, size_t i)
 }
 INLINE __m512 load16_bf16(const uint8_t *row, size_t i)
 {
-    return _mm512_castsi512_ps(
-        _mm512_slli_epi32(_mm512_cvtepu16_epi32(load256(row + 2 * i)), 16));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load256(row + 2 * i)), 16));
 }
 
 /* halving tree from 32 to one */

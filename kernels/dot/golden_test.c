@@ -1,5 +1,6 @@
-/* Golden rows (tests/golden/quants) and the check values of ARITHMETIC.md section F: values, integer
- * sums and products of every type, by the definition and by every form that this processor runs. */
+/* Golden rows (tests/golden/quants) and the check values of ARITHMETIC.md section F: values,
+ * integer sums and products of every type, by the definition and by every form that this processor
+ * runs. */
 #include "kernels/cpu.h"
 #include "kernels/dot/dot.h"
 #include "kernels/dot/rows.h"
@@ -34,7 +35,8 @@ static uint8_t *read_file(const char *name, size_t *bytes)
 /* vector k of act.bin in the form of ggml's act_type, as our prepared vector */
 static void load_vector(const uint8_t *file, uint32_t act_type, int k, void *out)
 {
-    const size_t x = HEADER, q80 = x + 4 * N * K, q80c = q80 + 34 * 16 * K, q81 = q80c + 34 * 16 * K;
+    const size_t x = HEADER, q80 = x + 4 * N * K, q80c = q80 + 34 * 16 * K,
+                 q81 = q80c + 34 * 16 * K;
     const size_t q8k = q81 + 2 * 36 * 16 * K, f16 = q8k + 292 * 2 * K, bf16 = f16 + 2 * N * K;
     int a256 = act_type == 15;
     int8_t *q = out;
@@ -158,8 +160,9 @@ static void check_products(const struct golden *g, const uint8_t *act_file)
             double mag = load_f64(g->mag + 8 * (r * K + k));
             double n = g->n_seg ? g->n_seg : 1, got = ref[k * g->rows + r];
             /* a subnormal product or factor is off by up to 2^-150, times S */
-            double tiny = g->n_seg ? check_sums(g, r, k, (const int8_t *)(acts + k * stride)) * 0x1p-149
-                                   : N * 0x1p-149;
+            double tiny = g->n_seg
+                              ? check_sums(g, r, k, (const int8_t *)(acts + k * stride)) * 0x1p-149
+                              : N * 0x1p-149;
             double bound = 2 * (n + 4) * 0x1p-24 * mag + tiny;
 
             CHECK(fabs(got - want) <= bound, "%s row %zu, vector %zu: %g, wanted %g +- %g",
@@ -206,16 +209,16 @@ static const struct {
     int s0, t0;
     uint32_t bits;
 } section_f[] = {
-    {W_Q4_0, 544, 0, 0x3dba3422},        {W_Q4_1, -1898, -36, 0xbcc54efe},
-    {W_Q5_0, -5113, 0, 0xbd4ca71b},      {W_Q5_1, 1103, -36, 0x3efbe148},
-    {W_Q8_0, -28864, 0, 0xbf996116},     {W_IQ4_NL, 9199, 0, 0x3fcd3554},
-    {W_MXFP4, 1147, 0, 0x3f7a5528},      {W_NVFP4, 322, 0, 0xc097f980},
-    {W_Q2_K, -13829, -341, 0xbf06416f},  {W_Q3_K, -15995, 0, 0xbf4cd6cd},
-    {W_Q4_K, 79177, -5131, 0x3e72aa67},  {W_Q5_K, 332745, -5131, 0x41a3ad1c},
-    {W_Q6_K, 113654, 0, 0xc20ed896},     {W_IQ1_S, 41707, 0, 0x3eb5fcca},
-    {W_IQ1_M, 35619, 0, 0x3e9f9ede},     {W_IQ2_XXS, -667937, 0, 0xc00d9998},
-    {W_IQ2_XS, 484464, 0, 0x3fb1dbe6},   {W_IQ2_S, 262533, 0, 0xbf4db559},
-    {W_IQ3_XXS, 126518, 0, 0xc089b128},  {W_IQ3_S, 229083, 0, 0x40b6f5a2},
+    {W_Q4_0, 544, 0, 0x3dba3422},       {W_Q4_1, -1898, -36, 0xbcc54efe},
+    {W_Q5_0, -5113, 0, 0xbd4ca71b},     {W_Q5_1, 1103, -36, 0x3efbe148},
+    {W_Q8_0, -28864, 0, 0xbf996116},    {W_IQ4_NL, 9199, 0, 0x3fcd3554},
+    {W_MXFP4, 1147, 0, 0x3f7a5528},     {W_NVFP4, 322, 0, 0xc097f980},
+    {W_Q2_K, -13829, -341, 0xbf06416f}, {W_Q3_K, -15995, 0, 0xbf4cd6cd},
+    {W_Q4_K, 79177, -5131, 0x3e72aa67}, {W_Q5_K, 332745, -5131, 0x41a3ad1c},
+    {W_Q6_K, 113654, 0, 0xc20ed896},    {W_IQ1_S, 41707, 0, 0x3eb5fcca},
+    {W_IQ1_M, 35619, 0, 0x3e9f9ede},    {W_IQ2_XXS, -667937, 0, 0xc00d9998},
+    {W_IQ2_XS, 484464, 0, 0x3fb1dbe6},  {W_IQ2_S, 262533, 0, 0xbf4db559},
+    {W_IQ3_XXS, 126518, 0, 0xc089b128}, {W_IQ3_S, 229083, 0, 0x40b6f5a2},
     {W_IQ4_XS, 114974, 0, 0xc0e9bc65},
 };
 

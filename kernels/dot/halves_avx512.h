@@ -3,8 +3,7 @@
 #pragma once
 #include "kernels/dot/avx512.h"
 
-INLINE __m512i bytes512(const uint8_t *b, const struct head *h, int j,
-                        __mmask64 *negative)
+INLINE __m512i bytes512(const uint8_t *b, const struct head *h, int j, __mmask64 *negative)
 {
     __m256i sign[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
     __m256i low = bytes(b, h, 2 * j, &sign[0]), high = bytes(b, h, 2 * j + 1, &sign[1]);

@@ -37,8 +37,8 @@ INLINE void head(const uint8_t *b, struct head *h)
 }
 INLINE __m256i bytes(const uint8_t *b, const struct head *h, int j, __m256i *sign)
 {
-    const __m256i each_8 = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202,
-                                              0x0303030303030303);
+    const __m256i each_8 =
+        _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
     const uint8_t *q = b + 4 * j;
     unsigned high = load_u16(b + 32 + 2 * j);
     __m256i v = grid_8x4(iq1s_grid, q[0] | (high << 8 & 0x700), q[1] | (high << 4 & 0x700),
@@ -51,7 +51,8 @@ INLINE __m256i bytes(const uint8_t *b, const struct head *h, int j, __m256i *sig
 }
 INLINE __m128 factors(const uint8_t *const b[4])
 {
-    __m128i bits = _mm_setr_epi16(iq1_m_d(b[0]), iq1_m_d(b[1]), iq1_m_d(b[2]), iq1_m_d(b[3]), 0, 0, 0, 0);
+    __m128i bits =
+        _mm_setr_epi16(iq1_m_d(b[0]), iq1_m_d(b[1]), iq1_m_d(b[2]), iq1_m_d(b[3]), 0, 0, 0, 0);
 
     return _mm_mul_ps(_mm_cvtph_ps(bits), _mm_set1_ps(0.125f));
 }

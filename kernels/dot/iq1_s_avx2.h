@@ -16,7 +16,8 @@ INLINE void head(const uint8_t *b, struct head *h)
     s = _mm_or_si128(s, _mm_set1_epi16(1));
     shift = _mm_mullo_epi16(s, _mm_add_epi16(down, _mm_set1_epi16(-7)));
     h->scales = _mm256_broadcastsi128_si256(_mm_slli_epi16(s, 3));
-    h->shift = _mm256_setr_m128i(_mm_unpacklo_epi16(shift, shift), _mm_unpackhi_epi16(shift, shift));
+    h->shift =
+        _mm256_setr_m128i(_mm_unpacklo_epi16(shift, shift), _mm_unpackhi_epi16(shift, shift));
 }
 INLINE __m256i bytes(const uint8_t *b, const struct head *h, int j, __m256i *sign)
 {

@@ -1,5 +1,5 @@
-/* The grids of IQ3_S and IQ3_XXS in registers: an entry is four nibbles, so a table of 64 entries is
- * two registers, and a permutation looks up 32 entries at once. */
+/* The grids of IQ3_S and IQ3_XXS in registers: an entry is four nibbles, so a table of 64 entries
+ * is two registers, and a permutation looks up 32 entries at once. */
 #pragma once
 #include "kernels/dot/avx512.h"
 
@@ -13,10 +13,10 @@ INLINE __m512i lookup_256(const uint16_t *codes, __m512i index)
 {
     __mmask32 bit6 = _mm512_test_epi16_mask(index, _mm512_set1_epi16(64));
     __mmask32 bit7 = _mm512_test_epi16_mask(index, _mm512_set1_epi16(128));
-    __m512i low = _mm512_mask_mov_epi16(lookup_64(codes, index, 0), bit6,
-                                        lookup_64(codes, index, 64));
-    __m512i high = _mm512_mask_mov_epi16(lookup_64(codes, index, 128), bit6,
-                                         lookup_64(codes, index, 192));
+    __m512i low =
+        _mm512_mask_mov_epi16(lookup_64(codes, index, 0), bit6, lookup_64(codes, index, 64));
+    __m512i high =
+        _mm512_mask_mov_epi16(lookup_64(codes, index, 128), bit6, lookup_64(codes, index, 192));
 
     return _mm512_mask_mov_epi16(low, bit7, high);
 }

@@ -9,7 +9,8 @@ INLINE void head(const uint8_t *b, struct head *h)
 {
     __m128i low = _mm_cvtsi32_si128((int)load_u32(b + 106)), nibble = _mm_set1_epi8(15);
 
-    low = _mm_unpacklo_epi8(_mm_and_si128(low, nibble), _mm_and_si128(_mm_srli_epi16(low, 4), nibble));
+    low = _mm_unpacklo_epi8(_mm_and_si128(low, nibble),
+                            _mm_and_si128(_mm_srli_epi16(low, 4), nibble));
     h->scales = scales_32(_mm_or_si128(_mm_add_epi8(low, low), _mm_set1_epi8(1)));
     h->negative = load256(b + 74);
 }

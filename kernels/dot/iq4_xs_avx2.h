@@ -13,7 +13,8 @@ INLINE void head(const uint8_t *b, struct head *h)
     high = (high | high << 24) & 0x000000FF000000FF; /* two bits to each byte */
     high = (high | high << 12) & 0x000F000F000F000F;
     high = (high | high << 6) & 0x0303030303030303;
-    low = _mm_unpacklo_epi8(_mm_and_si128(low, nibble), _mm_and_si128(_mm_srli_epi16(low, 4), nibble));
+    low = _mm_unpacklo_epi8(_mm_and_si128(low, nibble),
+                            _mm_and_si128(_mm_srli_epi16(low, 4), nibble));
     low = _mm_or_si128(low, _mm_cvtsi64_si128((long long)(high << 4)));
     h->scales = scales_32(_mm_sub_epi8(low, _mm_set1_epi8(32)));
 }

@@ -33,7 +33,8 @@ INLINE __m256i signs_4x7(__m256i words)
 {
     __m256i v = _mm256_and_si256(words, _mm256_set1_epi32(0x7F));
 
-    v = _mm256_or_si256(v, _mm256_and_si256(_mm256_slli_epi32(words, 1), _mm256_set1_epi32(0x7F00)));
+    v = _mm256_or_si256(v,
+                        _mm256_and_si256(_mm256_slli_epi32(words, 1), _mm256_set1_epi32(0x7F00)));
     v = _mm256_or_si256(v,
                         _mm256_and_si256(_mm256_slli_epi32(words, 2), _mm256_set1_epi32(0x7F0000)));
     v = _mm256_or_si256(

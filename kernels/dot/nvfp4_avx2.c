@@ -1,5 +1,5 @@
-/* NVFP4 with AVX2; the block is described in nvfp4.c. The four units of one block are the four lanes
- * of rule 12; each register holds two units, one in each half. */
+/* NVFP4 with AVX2; the block is described in nvfp4.c. The four units of one block are the four
+ * lanes of rule 12; each register holds two units, one in each half. */
 #include "kernels/dot/avx2.h"
 #include "kernels/dot/tables.h"
 
@@ -22,7 +22,8 @@ INLINE __m256i pair_sums(__m256i w, __m256i mag, const int8_t *q)
     return _mm256_madd_epi16(v, _mm256_set1_epi16(1));
 }
 
-INLINE void tile(const uint8_t *row, size_t n_blocks, const struct act *act, const int n_tok, float *y)
+INLINE void tile(const uint8_t *row, size_t n_blocks, const struct act *act, const int n_tok,
+                 float *y)
 {
     const float *half = (const float *)ue4m3_half_bits;
     __m128 p[8];

@@ -1,6 +1,7 @@
 /* Q4_K: 144 bytes for 256 values, 8 sub-blocks of 32.
  * @0 f16 d, @2 f16 dmin, @4 scales[12], @16 qs[128].
- * Sub-block j: nibbles (low if j is even) of qs[32 * (j / 2) ...]; w = scale * q, value d*w - dmin*mn. */
+ * Sub-block j: nibbles (low if j is even) of qs[32 * (j / 2) ...]; w = scale * q, value d*w -
+ * dmin*mn. */
 #include "kernels/dot/dot.h"
 #include "kernels/dot/k_scales.h"
 #include "kernels/num.h"

@@ -1,12 +1,11 @@
 /* Q4_K with AVX-512. */
-#include "kernels/dot/q4_k_avx2.h"
 #include "kernels/dot/bits_avx512.h"
+#include "kernels/dot/q4_k_avx2.h"
 
 #include <immintrin.h>
 
 /* values 64j.. */
-INLINE __m512i bytes512(const uint8_t *b, const struct head *h, int j,
-                        __mmask64 *negative)
+INLINE __m512i bytes512(const uint8_t *b, const struct head *h, int j, __mmask64 *negative)
 {
     (void)h;
     (void)negative;

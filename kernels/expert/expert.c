@@ -1,5 +1,5 @@
-/* The expert's two stages, over any row range. Knows no slab, node or thread: a caller cuts rows and
- * the bits do not notice. */
+/* The expert's two stages, over any row range. Knows no slab, node or thread: a caller cuts rows
+ * and the bits do not notice. */
 #include "kernels/expert/expert.h"
 #include "kernels/func/func.h"
 #include "kernels/matmul/finish.h"

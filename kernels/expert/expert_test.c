@@ -1,8 +1,8 @@
 /* The fused expert against the rules written out, and against itself with the rows cut. */
-#include "kernels/expert/expert.h"
 #include "kernels/cpu.h"
 #include "kernels/dot/dot.h"
 #include "kernels/dot/rows.h"
+#include "kernels/expert/expert.h"
 #include "kernels/func/func.h"
 #include "kernels/num.h"
 #include "kernels/quantise/quantise.h"
@@ -11,7 +11,8 @@
 
 enum { COLS = 256, ROWS = 64, TOKENS = 5 };
 
-static struct expert_part make_part(struct rng *g, uint32_t type, size_t rows, size_t cols, float scale)
+static struct expert_part make_part(struct rng *g, uint32_t type, size_t rows, size_t cols,
+                                    float scale)
 {
     const struct type_info *t = type_info(type);
     size_t bytes = cols / t->block_values * t->block_bytes;
@@ -31,7 +32,8 @@ static float clamp_low(float x, float hi)
     return x > hi ? hi : x;
 }
 
-static void check(uint32_t gate_type, uint32_t up_type, float gate_scale, float limit, struct rng *g)
+static void check(uint32_t gate_type, uint32_t up_type, float gate_scale, float limit,
+                  struct rng *g)
 {
     struct expert_part gate = make_part(g, gate_type, ROWS, COLS, gate_scale);
     struct expert_part up = make_part(g, up_type, ROWS, COLS, 1);
@@ -50,8 +52,8 @@ static void check(uint32_t gate_type, uint32_t up_type, float gate_scale, float 
     expert_gate_up(&gate, &up, COLS, 0, ROWS, ag, sg, au, su, idx, TOKENS, limit, tmp, h, ROWS + 1);
     for (size_t i = 0; i < TOKENS; i++)
         for (size_t r = 0; r < ROWS; r++) {
-            float a = dot_row(dot_type(gate_type), (const uint8_t *)gate.w + r * gate.row_bytes, COLS,
-                              ag + idx[i] * sg);
+            float a = dot_row(dot_type(gate_type), (const uint8_t *)gate.w + r * gate.row_bytes,
+                              COLS, ag + idx[i] * sg);
             float b = dot_row(dot_type(up_type), (const uint8_t *)up.w + r * up.row_bytes, COLS,
                               au + idx[i] * su);
             float want;

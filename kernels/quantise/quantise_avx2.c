@@ -1,7 +1,7 @@
 /* Rule 8 with AVX2: the same divisions, the same products, the same rounding as quantise.c;
  * only the maximum, which is exact, is taken in another order. */
-#include "kernels/quantise/quantise.h"
 #include "kernels/num.h"
+#include "kernels/quantise/quantise.h"
 #include <immintrin.h>
 
 static inline uint32_t max_u32(__m256i v)

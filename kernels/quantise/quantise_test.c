@@ -1,9 +1,9 @@
 /* Rule 8: the AVX2 form against the definition, the properties that other kernels lean on, and the
  * check value of ARITHMETIC.md section F. */
-#include "kernels/quantise/quantise.h"
 #include "kernels/cpu.h"
 #include "kernels/dot/rows.h"
 #include "kernels/num.h"
+#include "kernels/quantise/quantise.h"
 #include "tests/test.h"
 #include <math.h>
 
@@ -44,7 +44,7 @@ static void random_units(void)
         int exp = (int)(rng_u32(&g) % 253) - 126;
 
         for (size_t i = 0; i < n; i++)
-            x[i] = t % 5 == 0 ? f32_from_bits(rng_u32(&g) & 0xFEFFFFFF) /* any finite exponent */
+            x[i] = t % 5 == 0   ? f32_from_bits(rng_u32(&g) & 0xFEFFFFFF) /* any finite exponent */
                    : t % 5 == 1 ? (float)((int)(rng_u32(&g) % 255) - 127) * 0.5f /* ties */
                                 : ldexpf(rng_gauss(&g), exp);
         if (t % 7 == 0)

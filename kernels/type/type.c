@@ -55,5 +55,6 @@ int type_row_bytes(uint32_t id, uint64_t n_values, uint64_t *out)
 
     if (!t || n_values % t->block_values)
         return -1;
-    return __builtin_mul_overflow(n_values / t->block_values, (uint64_t)t->block_bytes, out) ? -1 : 0;
+    return __builtin_mul_overflow(n_values / t->block_values, (uint64_t)t->block_bytes, out) ? -1
+                                                                                             : 0;
 }
