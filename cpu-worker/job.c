@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int jobs_init(struct jobs *js, const struct geometry *g, struct err *e)
+int cut_jobs_init(struct jobs *js, const struct geometry *g, struct err *e)
 {
     memset(js, 0, sizeof *js);
     js->job = calloc((size_t)g->max_items * g->n_nodes, sizeof *js->job);
@@ -14,7 +14,7 @@ int jobs_init(struct jobs *js, const struct geometry *g, struct err *e)
                : err_set(e, -ENOMEM, "no memory for %u items a pass", g->max_items);
 }
 
-void jobs_drop(struct jobs *js)
+void cut_jobs_drop(struct jobs *js)
 {
     free(js->job);
     free(js->token);
@@ -60,7 +60,7 @@ static void set_pairs(struct jobs *js, struct job *j, const struct call *c, uint
         js->most_pairs = j->n_pairs;
 }
 
-void jobs_lay_out(struct jobs *js, const struct maps *m, const struct pass *p)
+void cut_jobs_lay_out(struct jobs *js, const struct maps *m, const struct pass *p)
 {
     const struct call *c = p->call;
     const struct layer *l = &m->layer[c->head.layer];

@@ -28,10 +28,10 @@ struct jobs {
     uint64_t cost[N_STAGES]; /* of all */
 };
 
-/* Free with jobs_drop, also after an error. */
-int jobs_init(struct jobs *js, const struct geometry *g, struct err *e);
-void jobs_drop(struct jobs *js);
-void jobs_lay_out(struct jobs *js, const struct maps *m, const struct pass *p);
+/* Free with cut_jobs_drop, also after an error. */
+int cut_jobs_init(struct jobs *js, const struct geometry *g, struct err *e);
+void cut_jobs_drop(struct jobs *js);
+void cut_jobs_lay_out(struct jobs *js, const struct maps *m, const struct pass *p);
 /* The rows [*r0, *r1) of the job's share that are thread's. 0: none. Every row has exactly one. */
 int job_rows(const struct jobs *js, const struct job *j, enum stage stage, int thread,
              int n_threads, uint32_t *r0, uint32_t *r1);

@@ -48,7 +48,7 @@ int work_init(struct work *w, const struct maps *m, int n_threads, struct err *e
         mid = larger(mid, w->mid_stride[f]);
     w->scratch = calloc((size_t)n_threads, sizeof *w->scratch);
     w->mid = array(pairs * mid);
-    ok = !jobs_init(&w->jobs, g, e) && w->scratch && w->mid;
+    ok = !cut_jobs_init(&w->jobs, g, e) && w->scratch && w->mid;
     for (int i = 0; ok && i < n_threads; i++) {
         struct scratch *s = &w->scratch[i];
         s->tmp = array(2 * w->chunk * sizeof(float));
@@ -77,7 +77,7 @@ void work_drop(struct work *w)
             free(w->x[half][f]);
     free(w->scratch);
     free(w->mid);
-    jobs_drop(&w->jobs);
+    cut_jobs_drop(&w->jobs);
     memset(w, 0, sizeof *w);
 }
 
@@ -309,7 +309,7 @@ void work_pass(struct work *w, struct team *t, const struct pass *p)
             prepare_x(w, 0, h->n_tokens);
         *x_call = h->seq;
     }
-    jobs_lay_out(&w->jobs, w->m, p);
+    cut_jobs_lay_out(&w->jobs, w->m, p);
     w->split_mid = w->jobs.most_pairs > FEW_PAIRS;
     if (w->jobs.cost[STAGE_ONE] + w->jobs.cost[STAGE_TWO] <= SOLO_COST)
         pass_part(w, 0, 1);
