@@ -16,16 +16,6 @@ struct panel {
     float d[16], dmin[16];
 };
 
-/* adds the shift of 128 that makes signed values unsigned */
-INLINE __m256i shift_signed(__m256i scales)
-{
-    __m128i even = _mm256_castsi256_si128(scales), odd = _mm256_extracti128_si256(scales, 1);
-    __m256i in_order =
-        _mm256_setr_m128i(_mm_unpacklo_epi16(even, odd), _mm_unpackhi_epi16(even, odd));
-
-    return _mm256_mullo_epi16(in_order, _mm256_set1_epi16(-128));
-}
-
 INLINE void open_panel(const uint8_t *w, size_t row_bytes, struct panel *x)
 {
     __m512i v[4][16], scales[16], pairs[16];

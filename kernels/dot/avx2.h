@@ -75,11 +75,10 @@ INLINE __m128i load128(const void *p)
 /* sixteen bytes of nibbles as 32: the low ones, then the high ones */
 INLINE __m256i nibbles(const uint8_t *p)
 {
-    __m128i v = load128(p);
+    __m256i v = _mm256_broadcastsi128_si256(load128(p));
 
-    return _mm256_and_si256(
-        _mm256_inserti128_si256(_mm256_castsi128_si256(v), _mm_srli_epi16(v, 4), 1),
-        _mm256_set1_epi8(15));
+    v = _mm256_srlv_epi64(v, _mm256_setr_epi64x(0, 0, 4, 4));
+    return _mm256_and_si256(v, _mm256_set1_epi8(15));
 }
 /* 0xFF in byte i where bit i of word j is set */
 INLINE __m256i word_to_bytes(__m256i words, int j)

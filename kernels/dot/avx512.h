@@ -74,6 +74,16 @@ INLINE __mmask64 sign_mask(__m256i words, int j)
 
     return (__mmask64)(j % 2 ? _mm_extract_epi64(half, 1) : _mm_cvtsi128_si64(half));
 }
+/* head.shift for signed values that are made unsigned by adding 128 */
+INLINE __m256i shift_signed(__m256i scales)
+{
+    __m128i even = _mm256_castsi256_si128(scales), odd = _mm256_extracti128_si256(scales, 1);
+    __m256i in_order =
+        _mm256_setr_m128i(_mm_unpacklo_epi16(even, odd), _mm_unpackhi_epi16(even, odd));
+
+    return _mm256_mullo_epi16(in_order, _mm256_set1_epi16(-128));
+}
+
 /* value, NaN canonical, -0 to +0 */
 INLINE __m512 finish16(__m512 y)
 {

@@ -3,6 +3,8 @@
 
 #include "kernels/dot/grid_avx512.h"
 
+#include "kernels/dot/block_avx512.h"
+
 #include "kernels/dot/a256_avx512_form.h"
 
 void dot_iq2_s_avx512(const struct dot_job *job)

@@ -14,6 +14,8 @@ INLINE __m512i bytes512(const uint8_t *b, const struct head *h, int j, __mmask64
     return widen_nibbles(half_of(low, j));
 }
 
+#include "kernels/dot/block_avx512.h"
+
 #include "kernels/dot/a256_avx512_form.h"
 
 void dot_iq3_s_avx512(const struct dot_job *job)

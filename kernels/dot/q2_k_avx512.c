@@ -3,6 +3,8 @@
 
 #include "kernels/dot/halves_avx512.h"
 
+#include "kernels/dot/block_avx512.h"
+
 #include "kernels/dot/a256_avx512_form.h"
 
 void dot_q2_k_avx512(const struct dot_job *job)

@@ -2,8 +2,6 @@
 #include "kernels/dot/bits_avx512.h"
 #include "kernels/dot/q5_k_avx2.h"
 
-#include <immintrin.h>
-
 /* values 64j.. */
 INLINE __m512i bytes512(const uint8_t *b, const struct head *h, int j, __mmask64 *negative)
 {
@@ -15,6 +13,8 @@ INLINE __m512i bytes512(const uint8_t *b, const struct head *h, int j, __mmask64
     return or_masked(
         v, j < 2 ? left(high, 4 - 2 * j, 3 - 2 * j) : right(high, 2 * j - 4, 2 * j - 3), 16);
 }
+
+#include "kernels/dot/block_avx512.h"
 
 #include "kernels/dot/a256_avx512_form.h"
 

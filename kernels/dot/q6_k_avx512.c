@@ -2,8 +2,6 @@
 #include "kernels/dot/bits_avx512.h"
 #include "kernels/dot/q6_k_avx2.h"
 
-#include <immintrin.h>
-
 /* values 64j.. */
 INLINE __m512i bytes512(const uint8_t *b, const struct head *h, int j, __mmask64 *negative)
 {
@@ -15,6 +13,8 @@ INLINE __m512i bytes512(const uint8_t *b, const struct head *h, int j, __mmask64
     v = _mm512_and_si512(j % 2 ? _mm512_srli_epi16(v, 4) : v, _mm512_set1_epi8(15));
     return or_masked(v, j % 2 ? right(high, 0, 2) : left(high, 4, 2), 0x30);
 }
+
+#include "kernels/dot/block_avx512.h"
 
 #include "kernels/dot/a256_avx512_form.h"
 
