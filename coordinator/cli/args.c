@@ -174,7 +174,7 @@ static int unknown(const struct parser *p, const char *word, size_t n)
                 nearest_try(&s, f->name);
     nearest_try(&s, "help|version");
     if (s.near)
-        return args_usage(p->a->verb, "no option %.*s; do you mean --%.*s?", (int)n, word,
+        return args_usage(p->a->verb, "no option %.*s; did you mean --%.*s?", (int)n, word,
                           (int)s.near_n, s.near);
     return args_usage(p->a->verb, "no option %.*s; see conclave %s --help", (int)n, word,
                       p->a->verb);

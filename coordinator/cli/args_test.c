@@ -157,9 +157,9 @@ static void mistakes(void)
     refused(0, "--temp nan", "wanted a number");
     refused(0, "--temp inf", "wanted a number");
     refused(0, "--seed x", "wanted a whole number");
-    refused(0, "--bacth 5", "no option --bacth; do you mean --batch?");
-    refused(0, "-temp 5", "no option -temp; do you mean --temp?");
-    refused(0, "--n-pred 5", "do you mean --n-predict?");
+    refused(0, "--bacth 5", "no option --bacth; did you mean --batch?");
+    refused(0, "-temp 5", "no option -temp; did you mean --temp?");
+    refused(0, "--n-pred 5", "did you mean --n-predict?");
     refused(0, "--xyzzyx", "no option --xyzzyx; see conclave test --help");
     refused(0, "-x", "no option -x; see");
     refused(0, "a b", "what is 'b'?");

@@ -134,7 +134,7 @@ static void test_failures(void)
     fails(2, "MODEL is missing", NULL, NULL, NULL);
     fails(2, "what is 'y'?", "x", "y", NULL);
     fails(2, "one model at a time, not y and also x", "-m", "x", "y");
-    fails(2, "no option --jsno; do you mean --json?", "--jsno", DEMO, NULL);
+    fails(2, "no option --jsno; did you mean --json?", "--jsno", DEMO, NULL);
     fails(2, "no option -q", "-q", DEMO, NULL);
     fails(2, "--json takes no value", "--json=1", DEMO, NULL);
     fails(2, "-m needs a value", DEMO, "-m", NULL);

@@ -251,8 +251,8 @@ static int prepare(struct run *r, struct err *e)
     n_ctx = r->flags.n_ctx ? r->flags.n_ctx : r->m->n_ctx_train;
     if (r->n_prompt > n_ctx)
         return err_set(e, -E2BIG,
-                       "the prompt has %zu tokens, but the context %u; a larger -c is needed",
-                       r->n_prompt, n_ctx);
+                       "the prompt has %zu tokens, but the context %u; %s", r->n_prompt, n_ctx,
+                       r->flags.n_ctx ? "a larger -c is needed" : "it is the model's largest: shorten it");
     if (gguf_kind(r->m->g, "tokenizer.chat_template") >= 0)
         fprintf(stderr,
                 "conclave: this model has a chat template; run does not apply it, it goes on from "
@@ -393,7 +393,7 @@ static void closing_line(const struct run *r, size_t n_answer)
                 engine_n_ctx(r->en));
     fprintf(stderr,
             "%sconclave: prompt %zu tokens, %.1f tokens/s; answer %zu tokens, %.1f tokens/s; "
-            "experts %.3f s, trunk %.3f s, waiting %.3f s, other %.3f s; %s read a token; seed "
+            "experts %.3f s, trunk %.3f s, waiting %.3f s, other %.3f s; %s a token from the file; seed "
             "%llu%s\n",
             dim, r->n_prompt, per_second(r->n_prompt, r->prompt_phase.wall), n_answer,
             per_second(a->steps, a->wall), p->experts, p->trunk, p->waiting, p->rest,
@@ -545,7 +545,7 @@ int cmd_run(int argc, char **argv)
     if (args_parse(&a, argc, argv, &status))
         return status;
     if (r.flags.prompt && r.flags.file)
-        return args_usage("run", "-p and -f exclude each other");
+        return args_usage("run", "-p and -f exclude each other; give one of them");
     if (settings_of(&r.flags, &r.settings, &e))
         return args_usage("run", "%s", e.msg);
     status = 1;

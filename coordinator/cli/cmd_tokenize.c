@@ -107,7 +107,7 @@ int cmd_tokenize(int argc, char **argv)
     if (args_parse(&a, argc, argv, &status))
         return status;
     if (o.prompt && o.file)
-        return args_usage(a.verb, "-p and -f exclude each other");
+        return args_usage(a.verb, "-p and -f exclude each other; give one of them");
     status = 1;
     if (gguf_open(o.model, &g, &e) < 0 || tokenizer_open(g, o.pre, &t, &e) < 0)
         goto done;

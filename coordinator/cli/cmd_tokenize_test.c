@@ -100,7 +100,7 @@ static void test_help(void)
 static void test_mistakes(const char *vocab)
 {
     bad(RUN("", "-p", "x"), 2, "-m FILE is missing");
-    bad(RUN("", "-m", DEMO, "-p", "x", "-f", "y"), 2, "-p and -f exclude each other");
+    bad(RUN("", "-m", DEMO, "-p", "x", "-f", "y"), 2, "-p and -f exclude each other; give one of them");
     bad(RUN("", "-m", DEMO, "--no-spcial"), 2, "--no-special");
     bad(RUN("", "-m", DEMO, "--no-bos=1"), 2, "--no-bos");
     bad(RUN("", "-m", DEMO, "text"), 2, "text");

@@ -32,9 +32,8 @@ const struct flag engine_flag_table[] = {
      .kind = FLAG_CHOICE,
      .at = AT(kv),
      .choices = kv_choices,
-     .help = "type in which keys and values are kept: f32, f16 or bf16; the only flag of these "
-             "three groups "
-             "that changes a result"},
+     .help = "type in which keys and values are kept: f32, f16 or bf16; changes the answer, as the "
+             "model does"},
     {.name = "threads",
      .letter = 't',
      .arg = "N",

@@ -6,7 +6,7 @@
 
 #define NO_DOWNLOAD "nothing is downloaded; fetch the file and give it with -m FILE"
 #define BY_BUDGET "experts are placed by budgets (--ram); this build computes on the CPU"
-#define NO_CARDS "this build computes on the CPU; leave it out, or say 0"
+#define NO_CARDS "this build computes on the CPU; leave it out"
 #define OWN_MEMORY "weights are always read into memory of our own, never mapped"
 #define RAW_TEXT "run goes on from raw text and applies no chat template; leave it out"
 #define NO_SAMPLER                                                                                 \
@@ -114,7 +114,7 @@ static const struct foreign table[] = {
     {"--dry-sequence-breaker", "*", NULL, REFUSED, NO_SAMPLER},
     {"--dynatemp-range", "0|0.0", NULL, OK, NO_SAMPLER},
     {"--dynatemp-exp", "*", NULL, REFUSED, NO_SAMPLER},
-    {"--mirostat", "0", NULL, OK, NO_SAMPLER},
+    {"--mirostat", "0", NULL, OK, "it is off here anyway"},
     {"--mirostat-lr", "*", NULL, REFUSED, NO_SAMPLER},
     {"--mirostat-ent", "*", NULL, REFUSED, NO_SAMPLER},
     {"-l|--logit-bias", "*", NULL, REFUSED, "no biases on the command line"},

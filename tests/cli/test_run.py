@@ -32,7 +32,7 @@ p = run("-n", 64, "--temp", 0, "--no-display-prompt")
 check(p.stdout == WANT, "the answer alone: %r" % p.stdout)
 lines = own_lines(p)
 check(re.fullmatch(r"conclave: prompt 20 tokens, [\d.]+ tokens/s; answer 64 tokens, [\d.]+ tokens/s; experts [\d.]+ s, "
-                   r"trunk [\d.]+ s, waiting [\d.]+ s, other [\d.]+ s; \d+ B read a token; seed \d+", lines[-1]),
+                   r"trunk [\d.]+ s, waiting [\d.]+ s, other [\d.]+ s; \d+ B a token from the file; seed \d+", lines[-1]),
       "closing line: %s" % lines)
 check(b"\033" not in p.stderr and b"\r" not in p.stderr, "colours or a bar without a terminal: %r" % p.stderr)
 text = os.path.join(tmp, "text")
@@ -114,7 +114,7 @@ p = run("-n", 30, "--temp", 0, "--ram", quarter, "--stats", stats_file)
 stats = json.load(open(stats_file))
 check(stats["slab_bytes"] <= quarter and stats["answer"]["bytes_read"] > 0 and
       stats["expert_reads"] > stats["experts"], "a quarter of the memory: %s" % stats["expert_reads"])
-check(not re.search(r"; 0 B read a token", own_lines(p)[-1]), "bytes read a token: %s" % own_lines(p)[-1])
+check(not re.search(r"; 0 B a token from the file", own_lines(p)[-1]), "bytes read a token: %s" % own_lines(p)[-1])
 p = run("-n", 2, "-v", "--temp", 0)
 check("threads" in p.stderr.decode() and "loaded" in p.stderr.decode() and "pid " in p.stderr.decode(), "-v: %s" % p.stderr)
 
