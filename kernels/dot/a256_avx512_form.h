@@ -9,8 +9,9 @@
  *
  * Few vectors: four rows go side by side. With one vector their sums are the four elements of a
  * small register; with more, rows are the parts and vectors the elements of a large one, so that
- * one instruction does one step of sixteen chains. Many vectors: a256_panel_avx512.h. */
-#include "kernels/dot/a256_panel_avx512.h"
+ * one instruction does one step of sixteen chains. Many vectors: kernels/gemm, and for the types
+ * with grids a256_panel_avx512.h. */
+#include "kernels/dot/avx512.h"
 
 enum { ROWS = 4 };
 
@@ -148,16 +149,16 @@ INLINE size_t some_vectors(const struct dot_job *job, size_t r, size_t i, size_t
     return real;
 }
 
-static void job_a256(const struct dot_job *job)
+/* rows from r on times vectors i0.. i1 */
+static void some_rows(const struct dot_job *job, size_t r, size_t i0, size_t i1)
 {
-    for (size_t i0 = 0; i0 < job->n_tok; i0 += TOKENS_CACHED) {
-        size_t i1 = i0 + TOKENS_CACHED < job->n_tok ? i0 + TOKENS_CACHED : job->n_tok, r = 0;
+    for (; r < job->n_rows; r += ROWS)
+        for (size_t i = i0; i < i1;)
+            i += some_vectors(job, r, i, i1 - i, i == i0);
+}
 
-        if (i1 - i0 >= PANEL_MIN_TOKENS)
-            for (; r + PANEL_ROWS <= job->n_rows; r += PANEL_ROWS)
-                panel_rows(job, r, i0, i1);
-        for (; r < job->n_rows; r += ROWS)
-            for (size_t i = i0; i < i1;)
-                i += some_vectors(job, r, i, i1 - i, i == i0);
-    }
+INLINE void job_a256(const struct dot_job *job)
+{
+    for (size_t i = 0; i < job->n_tok; i += TOKENS_CACHED)
+        some_rows(job, 0, i, i + TOKENS_CACHED < job->n_tok ? i + TOKENS_CACHED : job->n_tok);
 }

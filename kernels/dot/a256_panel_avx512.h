@@ -7,6 +7,8 @@
 
 /* vectors that are multiplied together */
 enum { PANEL_TOKENS = 8 };
+/* Rows of a panel: as many as a register has int32. From so many vectors on a panel pays. */
+enum { PANEL_ROWS = 16, PANEL_MIN_TOKENS = 12 };
 
 struct panel {
     _Alignas(64) uint8_t w[64][64]; /* values 4k.. of sixteen rows */
@@ -161,5 +163,17 @@ static void panel_rows(const struct dot_job *job, size_t r, size_t i0, size_t i1
         if (WITH_MINS)
             y = _mm512_sub_ps(y, _mm512_load_ps(m[k]));
         _mm512_storeu_ps(job->y + (i0 + k) * job->ldy + r, finish16(y));
+    }
+}
+
+static void job_panel(const struct dot_job *job)
+{
+    for (size_t i0 = 0; i0 < job->n_tok; i0 += TOKENS_CACHED) {
+        size_t i1 = i0 + TOKENS_CACHED < job->n_tok ? i0 + TOKENS_CACHED : job->n_tok, r = 0;
+
+        if (i1 - i0 >= PANEL_MIN_TOKENS)
+            for (; r + PANEL_ROWS <= job->n_rows; r += PANEL_ROWS)
+                panel_rows(job, r, i0, i1);
+        some_rows(job, r, i0, i1);
     }
 }

@@ -7,8 +7,7 @@
  *
  * Four units of a row are the four lanes, and the four parts of a register; its elements are four
  * rows (one vector) or four vectors (one row), so that one instruction does one step of sixteen
- * lanes. Padding as in a32_avx2_form.h. Many vectors: a32_panel_avx512.h. */
-#include "kernels/dot/a32_panel_avx512.h"
+ * lanes. Padding as in a32_avx2_form.h. Many vectors: kernels/gemm. */
 
 enum { ROWS = 4 };
 
@@ -194,12 +193,9 @@ INLINE size_t some_vectors(const struct dot_job *job, size_t r, size_t i, size_t
 static void job_a32(const struct dot_job *job)
 {
     for (size_t i0 = 0; i0 < job->n_tok; i0 += TOKENS_CACHED) {
-        size_t i1 = i0 + TOKENS_CACHED < job->n_tok ? i0 + TOKENS_CACHED : job->n_tok, r = 0;
+        size_t i1 = i0 + TOKENS_CACHED < job->n_tok ? i0 + TOKENS_CACHED : job->n_tok;
 
-        if (i1 - i0 >= PANEL_MIN_TOKENS)
-            for (; r + PANEL_ROWS <= job->n_rows; r += PANEL_ROWS)
-                panel_rows(job, r, i0, i1);
-        for (; r < job->n_rows; r += ROWS)
+        for (size_t r = 0; r < job->n_rows; r += ROWS)
             for (size_t i = i0; i < i1;)
                 i += some_vectors(job, r, i, i1 - i, i == i0);
     }

@@ -2,9 +2,6 @@
 #pragma once
 #include "kernels/dot/avx2.h"
 
-/* Rows of a panel: as many as a register has int32. From so many vectors on a panel pays. */
-enum { PANEL_ROWS = 16, PANEL_MIN_TOKENS = 12 };
-
 /* element i of every part of the result is the sum of that part of argument i */
 INLINE __m512i combine4(__m512i a, __m512i b, __m512i c, __m512i d)
 {

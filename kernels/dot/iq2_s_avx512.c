@@ -7,7 +7,9 @@
 
 #include "kernels/dot/a256_avx512_form.h"
 
+#include "kernels/dot/a256_panel_avx512.h"
+
 void dot_iq2_s_avx512(const struct dot_job *job)
 {
-    job_a256(job);
+    job_panel(job);
 }

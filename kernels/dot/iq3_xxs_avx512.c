@@ -18,7 +18,9 @@ INLINE __m512i bytes512(const uint8_t *b, const struct head *h, int j, __mmask64
 
 #include "kernels/dot/a256_avx512_form.h"
 
+#include "kernels/dot/a256_panel_avx512.h"
+
 void dot_iq3_xxs_avx512(const struct dot_job *job)
 {
-    job_a256(job);
+    job_panel(job);
 }
