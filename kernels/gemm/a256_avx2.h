@@ -1,6 +1,6 @@
-/* A panel of a 256-value type with AVX2, and one unit of it times a tile; see a256_form.h. Bytes are
- * multiplied in pairs to int16, and pairs are added up there as long as they stay below 2^15. Values
- * that would not even as one pair (VALUES_SHIFT 128) are kept signed: then the magnitude is
+/* A panel of a 256-value type with AVX2, and one unit of it times a tile; see a256_form.h. Bytes
+ * are multiplied in pairs to int16, and pairs are added up there as long as they stay below 2^15.
+ * Values that would not even as one pair (VALUES_SHIFT 128) are kept signed: then the magnitude is
  * multiplied, and the vector's byte takes the sign. */
 
 enum {
@@ -8,14 +8,18 @@ enum {
     PANEL_SHIFT = SIGNED ? 0 : VALUES_SHIFT,
     /* columns of four values whose pair sums fit together into int16 */
     FITTING = 32767 / (2 * 127 * MOST),
-    CHAIN = SIGNED || FITTING < 2 ? 1 : FITTING < 4 ? 2 : FITTING < 8 || SUB_BLOCK == 16 ? 4 : 8
+    CHAIN = SIGNED || FITTING < 2            ? 1
+            : FITTING < 4                    ? 2
+            : FITTING < 8 || SUB_BLOCK == 16 ? 4
+                                             : 8
 };
 
 /* one unit of eight rows */
 struct panel {
     _Alignas(64) uint8_t w[64][32]; /* values 4k.. of each row, PANEL_SHIFT added */
     int32_t scale[SUBS][ROWS];      /* two int16, both the scale */
-    int16_t shift[PANEL_SHIFT ? SUBS / 2 : 0][2 * ROWS]; /* -PANEL_SHIFT * scale, of two sub-blocks */
+    int16_t shift[PANEL_SHIFT ? SUBS / 2 : 0]
+                 [2 * ROWS]; /* -PANEL_SHIFT * scale, of two sub-blocks */
     int16_t mins[WITH_MINS ? SUBS / 2 : 0][2 * ROWS];
     float d[ROWS], dmin[ROWS];
 };
@@ -96,7 +100,8 @@ INLINE void unit_tile(const struct panel *x, const struct tile *t, const struct 
                     w = _mm256_abs_epi8(w);
 #pragma GCC unroll 4
                 for (int k = 0; k < n_tok; k++) {
-                    vec q = v_set32(load_u32(t->at[k] + at + (size_t)(SUB_BLOCK * b + 4 * (i + c))));
+                    vec q =
+                        v_set32(load_u32(t->at[k] + at + (size_t)(SUB_BLOCK * b + 4 * (i + c))));
 
                     if (SIGNED)
                         q = _mm256_sign_epi8(q, sign);

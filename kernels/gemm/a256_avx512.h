@@ -1,4 +1,5 @@
-/* A panel of a 256-value type with AVX-512 VNNI, and one unit of it times a tile; see a256_form.h. */
+/* A panel of a 256-value type with AVX-512 VNNI, and one unit of it times a tile; see a256_form.h.
+ */
 
 /* one unit of sixteen rows */
 struct panel {

@@ -1,4 +1,5 @@
-/* The blocked product of a 256-value type (ARITHMETIC.md rules 10 and 11), included by X_open.h after
+/* The blocked product of a 256-value type (ARITHMETIC.md rules 10 and 11), included by X_open.h
+ * after
  *
  *   enum { BLOCK_BYTES, SUB_BLOCK, WITH_MINS, VALUES_SHIFT, MOST };
  *
@@ -13,8 +14,8 @@ static void open_unit(const struct rows *b, struct panel *x);
 
 /* what a unit of a vector adds besides its bytes, made once for all panels */
 struct extra {
-    int32_t start[SUBS];     /* -VALUES_SHIFT * sum of q over the sub-block */
-    int32_t pair[SUBS / 2];  /* two int16: the sums of q over two sub-blocks */
+    int32_t start[SUBS];    /* -VALUES_SHIFT * sum of q over the sub-block */
+    int32_t pair[SUBS / 2]; /* two int16: the sums of q over two sub-blocks */
 };
 
 /* the float sums of a panel and a tile, in the order of use */

@@ -5,11 +5,14 @@ enum {
     SIGNED = VALUES_SHIFT == 128,
     PANEL_SHIFT = SIGNED ? 0 : VALUES_SHIFT,
     FITTING = 32767 / (2 * 127 * MOST),
-    CHAIN = SIGNED || FITTING < 2 ? 1 : FITTING < 4 ? 2 : FITTING < 8 ? 4 : 8
+    CHAIN = SIGNED || FITTING < 2 ? 1
+            : FITTING < 4         ? 2
+            : FITTING < 8         ? 4
+                                  : 8
 };
 
-INLINE void unit_sums(const uint8_t w[8][4 * ROWS], const struct tile *t, size_t at, const int n_tok,
-                      vec *s)
+INLINE void unit_sums(const uint8_t w[8][4 * ROWS], const struct tile *t, size_t at,
+                      const int n_tok, vec *s)
 {
     const vec ones = _mm256_set1_epi16(1);
 

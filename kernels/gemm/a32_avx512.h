@@ -3,8 +3,8 @@
 enum { PANEL_SHIFT = VALUES_SHIFT };
 
 /* s += the products of one unit and n_tok vectors */
-INLINE void unit_sums(const uint8_t w[8][4 * ROWS], const struct tile *t, size_t at, const int n_tok,
-                      vec *s)
+INLINE void unit_sums(const uint8_t w[8][4 * ROWS], const struct tile *t, size_t at,
+                      const int n_tok, vec *s)
 {
 #pragma GCC unroll 8
     for (size_t i = 0; i < 8; i++) {

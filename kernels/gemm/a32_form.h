@@ -1,4 +1,5 @@
-/* The blocked product of a 32-value type (ARITHMETIC.md rules 10 and 12), included by X_open.h after
+/* The blocked product of a 32-value type (ARITHMETIC.md rules 10 and 12), included by X_open.h
+ * after
  *
  *   enum { BLOCK_BYTES, WITH_MINS, VALUES_SHIFT, MOST };
  *
@@ -49,9 +50,9 @@ INLINE void open_extra(const uint8_t *sum, struct extra *e)
 
 /* n_units units times n_tok vectors. at: the first unit's offset in a vector, d_at: that of its
  * factor. next: the panel's next blocks, to be fetched, or NULL. */
-INLINE void units_tile(const struct panel *x, const struct tile *t, const struct extra *e, size_t at,
-                       size_t d_at, size_t n_units, const struct rows *next, const int n_tok,
-                       struct sums *sums)
+INLINE void units_tile(const struct panel *x, const struct tile *t, const struct extra *e,
+                       size_t at, size_t d_at, size_t n_units, const struct rows *next,
+                       const int n_tok, struct sums *sums)
 {
 #pragma GCC unroll 1
     for (size_t lane = 0; lane < 4 && lane < n_units; lane++) {

@@ -1,8 +1,8 @@
-/* How a job is cut: rows to panels, vectors to blocks and tiles; what is fetched ahead. Included after
- * vec_avx512.h or vec_avx2.h. */
+/* How a job is cut: rows to panels, vectors to blocks and tiles; what is fetched ahead. Included
+ * after vec_avx512.h or vec_avx2.h. */
 
-/* vectors for which a unit's values are opened once; their float sums lie on the stack, in the second
- * cache level */
+/* vectors for which a unit's values are opened once; their float sums lie on the stack, in the
+ * second cache level */
 enum { BLOCK_VECTORS = 256 };
 
 /* where the vectors of a tile lie; missing ones are the last one again (rule 16) */

@@ -81,9 +81,16 @@ static void check_call(const struct fixture *f, dot_form *form, const char *name
     static uint32_t idx[MOST];
     size_t ldy = r1 - r0 + 3, bad = 0;
     float *y = malloc(n_tok * ldy * sizeof *y);
-    struct dot_job job = {f->w + r0 * f->row_bytes, f->row_bytes, f->n, r1 - r0,
-                          f->acts + (gathered ? 0 : first * f->stride), f->stride,
-                          gathered ? idx : NULL, n_tok, y, ldy};
+    struct dot_job job = {f->w + r0 * f->row_bytes,
+                          f->row_bytes,
+                          f->n,
+                          r1 - r0,
+                          f->acts + (gathered ? 0 : first * f->stride),
+                          f->stride,
+                          gathered ? idx : NULL,
+                          n_tok,
+                          y,
+                          ldy};
 
     for (size_t i = 0; i < n_tok; i++)
         idx[i] = (uint32_t)((first + 7 * i) % MOST);
@@ -124,7 +131,8 @@ static void run(uint32_t type, size_t n, int row_kind, int vec_kind, int thoroug
     const struct dot_type *t = dot_type(type);
     enum act_form act = type_info(type)->act;
     struct fixture f = {.type = type, .n = n, .stride = act_stride(act, n)};
-    dot_form *avx512 = gemm_form(type, CPU_AVX512, MOST), *avx2 = gemm_form(type, CPU_AVX2, MOST);
+    dot_form *avx512 = gemm_form(type, CPU_AVX512, ROWS, MOST),
+             *avx2 = gemm_form(type, CPU_AVX2, ROWS, MOST);
     float *x = malloc(n * sizeof *x);
     uint64_t bytes;
     uint8_t *rows;
@@ -154,11 +162,17 @@ static void run(uint32_t type, size_t n, int row_kind, int vec_kind, int thoroug
         float *y = malloc(MOST * ROWS * sizeof *y);
         size_t bad = 0;
 
-        matmul(type, f.w, f.row_bytes, n, 2, ROWS, f.acts, f.stride, NULL, MOST, y, ROWS);
-        for (size_t i = 0; i < MOST; i++)
-            for (size_t r = 2; r < ROWS; r++)
-                bad += f32_bits(y[i * ROWS + r - 2]) != f32_bits(f.ref[i % POOL][r]);
-        CHECK(!bad, "%s matmul: n %zu", type_info(type)->name, n);
+        for (size_t n_tok = 1; n_tok <= MOST; n_tok = n_tok < 9 ? n_tok + 1 : MOST) {
+            size_t first = n_tok % 3; /* of the matrix's rows */
+
+            matmul(type, f.w, f.row_bytes, n, first, ROWS, f.acts, f.stride, NULL, n_tok, y, ROWS);
+            for (size_t i = 0; i < n_tok; i++)
+                for (size_t r = first; r < ROWS; r++)
+                    bad += f32_bits(y[i * ROWS + r - first]) != f32_bits(f.ref[i % POOL][r]);
+            CHECK(!bad, "%s matmul: n %zu, %zu vectors", type_info(type)->name, n, n_tok);
+            if (n_tok == MOST)
+                break;
+        }
         free(y);
     }
     free(f.acts);
@@ -168,7 +182,8 @@ static void run(uint32_t type, size_t n, int row_kind, int vec_kind, int thoroug
 
 int main(void)
 {
-    static const size_t units_a256[] = {1, 2, 3, 5, 8, 16}, units_a32[] = {1, 2, 3, 4, 7, 15, 16, 17, 40};
+    static const size_t units_a256[] = {1, 2, 3, 5, 8, 16},
+                        units_a32[] = {1, 2, 3, 4, 7, 15, 16, 17, 40};
     struct rng g = {13};
     int types = 0;
 
@@ -178,7 +193,7 @@ int main(void)
     for (uint32_t type = 0; type < 64; type++) {
         const struct type_info *t = type_info(type);
 
-        if (!gemm_form(type, CPU_AVX512, MOST) && !gemm_form(type, CPU_AVX2, MOST))
+        if (!gemm_form(type, CPU_AVX512, ROWS, MOST) && !gemm_form(type, CPU_AVX2, ROWS, MOST))
             continue;
         types++;
         for (int row = 0; row < ROW_KINDS; row++)

@@ -1,5 +1,5 @@
-/* The first sixteen bytes of a Q4_K or Q5_K block: d, dmin, and twelve bytes that hold eight six-bit
- * scales and minima (kernels/dot/k_scales.h). Included after a256_form.h. */
+/* The first sixteen bytes of a Q4_K or Q5_K block: d, dmin, and twelve bytes that hold eight
+ * six-bit scales and minima (kernels/dot/k_scales.h). Included after a256_form.h. */
 #include "kernels/gemm/a256_scales.h"
 
 INLINE void k_heads(const struct rows *b, struct panel *x)

@@ -22,8 +22,8 @@ static void open_unit(const struct rows *b, struct panel *x)
     for (int i = 0; i < 16; i++)
         for (int j = 0; j < 4; j++) {
             int bit = i / 8 * 4 + j; /* goes to bit 2 */
-            vec third = bit < 2 ? bits_left(high[i % 8], 2 - bit, 4)
-                                : bits_right(high[i % 8], bit - 2, 4);
+            vec third =
+                bit < 2 ? bits_left(high[i % 8], 2 - bit, 4) : bits_right(high[i % 8], bit - 2, 4);
 
             v_store(x->w[i / 8 * 32 + 8 * j + i % 8], v_or(bits_right(c[i], 2 * j, 3), third));
         }

@@ -89,15 +89,17 @@ INLINE vec v_look_up(vec table, vec index)
 }
 INLINE vec v_four_bits(vec v, int at)
 {
-    const __m256i firsts = _mm256_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12, /* */
-                                            0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12);
+    const __m256i firsts =
+        _mm256_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12, /* */
+                         0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12);
     const __m256i bit = _mm256_set1_epi32(0x08040201);
 
     v = _mm256_and_si256(_mm256_shuffle_epi8(v_right(v, at), firsts), bit);
     return _mm256_and_si256(_mm256_cmpeq_epi8(v, bit), v_set8(16));
 }
 
-/* a sum that is wanted now: left alone, the compiler holds all terms of a long sum, and spills them */
+/* a sum that is wanted now: left alone, the compiler holds all terms of a long sum, and spills them
+ */
 INLINE vec v_now(vec sum)
 {
     __asm__("" : "+x"(sum));

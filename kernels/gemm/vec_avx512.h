@@ -95,10 +95,10 @@ INLINE vec v_look_up(vec table, vec index)
 /* bits at.. at + 3 of each element to bit 4 of its four bytes */
 INLINE vec v_four_bits(vec v, int at)
 {
-    const __m512i spread = _mm512_setr_epi32(
-        0x00000000, 0x00000010, 0x00001000, 0x00001010, 0x00100000, 0x00100010, 0x00101000,
-        0x00101010, 0x10000000, 0x10000010, 0x10001000, 0x10001010, 0x10100000, 0x10100010,
-        0x10101000, 0x10101010);
+    const __m512i spread =
+        _mm512_setr_epi32(0x00000000, 0x00000010, 0x00001000, 0x00001010, 0x00100000, 0x00100010,
+                          0x00101000, 0x00101010, 0x10000000, 0x10000010, 0x10001000, 0x10001010,
+                          0x10100000, 0x10100010, 0x10101000, 0x10101010);
 
     return _mm512_permutexvar_epi32(v_right(v, at), spread);
 }

@@ -11,7 +11,7 @@ void matmul(uint32_t type, const void *w, size_t row_bytes, size_t n_cols, size_
 {
     const struct dot_type *t = dot_type(type);
     enum cpu_level level = cpu_level();
-    dot_form *blocked = gemm_form(type, level, n_tok);
+    dot_form *blocked = gemm_form(type, level, r1 - r0, n_tok);
     struct dot_job job = {.w = (const uint8_t *)w + r0 * row_bytes,
                           .row_bytes = row_bytes,
                           .n_cols = n_cols,
