@@ -26,7 +26,7 @@ enum policy_kind {
 };
 
 enum { POLICY_SIZES = 8 };  /* most size classes */
-#define POLICY_MARGIN 0.055 /* how much more an expert must be worth than the one it displaces */
+#define POLICY_MARGIN 0.06 /* how much more an expert must be worth than the one it displaces */
 #define POLICY_NOBODY UINT32_MAX
 
 struct policy_config {

@@ -6,9 +6,8 @@
 
 #include "coordinator/residency/heat.h"
 
-#define HORIZON                                                                                    \
-    16.0 /* turns in which a use loses half its value: about the time for which a decision         \
-            of a small cache holds */
+/* turns in which a use loses half its value: a few more than an expert stays in a small cache */
+#define HORIZON 8.0
 #define FORGET 4000.0 /* tokens after which what was learned counts half */
 #define PRIOR 20.0    /* turns in every cell that the guess is worth */
 

@@ -4,8 +4,8 @@
  * After a use an expert has a heat class (heat.h) and an age: how many turns of its layer have
  * passed without another use. From the ages at which experts of a class were used again follows the
  * chance of a use at each next turn, and from that the value of class and age: the mean of
- * 2^(-turns / 16) over the turns until the next use. In [0, 1]: 1 is a use this very moment; what
- * comes in 16 turns counts half.
+ * 2^(-turns / 8) over the turns until the next use. In [0, 1]: 1 is a use this very moment; what
+ * comes in 8 turns counts half.
  *
  * So nobody decides beforehand whether recency or frequency tells more. Where experts come in
  * streaks, the value falls fast with age and the order is that of least recently used; where a few
