@@ -13,9 +13,12 @@
 #include "coordinator/residency/reuse.h"
 
 #define NOWHERE 255
-#define CENSUS 32.0 /* tokens for a round over all experts, after which the values are made anew   \
-                     */
-#define TIES 4      /* residents of the same value that are looked at */
+#define CENSUS                                                                                     \
+    32.0 /* tokens for a round over all experts, after which the values are made anew              \
+          */
+#define TEACHES                                                                                    \
+    8          /* a pass of more tokens is a prompt: when in it an expert was used is not known */
+#define TIES 4 /* residents of the same value that are looked at */
 #define ALLOWANCE 32.0 /* tokens whose moves can be saved up */
 #define LFU_HALF 64.0
 
@@ -39,8 +42,8 @@ struct policy {
     uint32_t residents[POLICY_SIZES];
     struct pair *pair; /* n_pairs, then n_lists heads: next is the newest, prev the oldest */
     struct reuse reuse;
-    uint32_t census;     /* pairs counted in this round */
-    uint64_t learned_at; /* when the last round ended */
+    uint32_t census; /* pairs counted in this round */
+    uint64_t taught; /* tokens of this round from which something is learned */
     double allowance;
     double life_before; /* tokens behind the imported heat */
     struct heap lfu[POLICY_SIZES];
@@ -94,7 +97,7 @@ int policy_open(const struct policy_config *c, struct policy **out, struct err *
     for (uint32_t i = p->n_pairs; i < p->n_pairs + p->n_lists; i++)
         p->pair[i].next = p->pair[i].prev = i;
     reuse_init(&p->reuse);
-    p->now = p->learned_at = p->pass = 1; /* "last = 0" is before every token */
+    p->now = p->pass = 1; /* "last = 0" is before every token */
     p->turn = 2;
     *out = p;
     return 0;
@@ -165,8 +168,8 @@ static void count_waits(struct policy *p, uint32_t tokens)
         if (p->pair[p->census].used)
             reuse_waits(&p->reuse, p->pair[p->census].class, age_of(p, p->census));
     if (p->census == p->n_pairs) {
-        reuse_learn(&p->reuse, (double)(p->now - p->learned_at));
-        p->learned_at = p->now;
+        reuse_learn(&p->reuse, (double)p->taught);
+        p->taught = 0;
         p->census = 0;
     }
 }
@@ -177,15 +180,18 @@ void policy_step(struct policy *p, uint32_t n_tokens)
     p->pass = n_tokens ? n_tokens : 1;
     p->turn = p->now + p->pass;
     p->allowance = fmin(p->allowance + p->c.moves * p->pass, fmax(p->c.moves * ALLOWANCE, 1));
-    if (p->c.kind == POLICY_HEAT)
-        count_waits(p, p->pass);
+    if (p->c.kind != POLICY_HEAT)
+        return;
+    if (p->pass <= TEACHES)
+        p->taught += p->pass;
+    count_waits(p, p->pass);
 }
 
 static void use_heat(struct policy *p, uint32_t i, uint32_t n)
 {
     struct pair *x = &p->pair[i];
 
-    if (p->c.kind == POLICY_HEAT && x->used && p->pass == 1 && p->now > x->last)
+    if (p->c.kind == POLICY_HEAT && x->used && p->pass <= TEACHES && p->now > x->last)
         reuse_used(&p->reuse, x->class, p->now - x->last - 1);
     heat_use(&x->heat, p->now, n, p->pass);
     x->class = (uint8_t)heat_class(heat_value(&x->heat));

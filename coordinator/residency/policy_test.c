@@ -247,6 +247,30 @@ static void test_passes(void)
     policy_close(p);
 }
 
+/* What was learned in one place stays learned through a long prompt in another. */
+static void test_long_prompt(void)
+{
+    struct policy *p = make(POLICY_HEAT, 1, 3, 0, 0);
+    double ignorant = 0, learned, after;
+
+    for (uint32_t t = 0; t < 3000;
+         t++) { /* experts in turn: of all, the last one comes again last */
+        policy_step(p, 1);
+        policy_use(p, 0, t % EXPERTS, 1);
+        if (t == 27)
+            ignorant = policy_value(p, 0, t % EXPERTS);
+    }
+    learned = policy_value(p, 0, 2999 % EXPERTS);
+    CHECK(learned < 0.25 && ignorant > learned + 0.05, "%f %f", ignorant, learned);
+    for (int k = 0; k < 400; k++) {
+        policy_step(p, 512);
+        policy_use(p, 1, 3, 500);
+    }
+    after = policy_value(p, 0, 2999 % EXPERTS);
+    CHECK(fabs(after - learned) < 0.02, "%f %f", after, learned);
+    policy_close(p);
+}
+
 static void test_next_start(void)
 {
     float uses[PAIRS], again[PAIRS];
@@ -310,6 +334,7 @@ int main(void)
     test_allowance();
     test_sizes();
     test_passes();
+    test_long_prompt();
     test_next_start();
     test_limits();
     return test_end();
