@@ -57,6 +57,22 @@ static void check_values(void) /* ARITHMETIC.md section F */
     CHECK(f32_bits(f_relu(-0.0f)) == 0x80000000 && f_relu(-1) == 0 && isnan(f_relu(NAN)));
 }
 
+/* Section F, rule 39: constants are made in double and rounded once. */
+static void check_constants(void)
+{
+    static const struct {
+        int n;
+        uint32_t bits;
+    } want[] = {{32, 0x3e3504f3},  {64, 0x3e000000},  {80, 0x3de4f92e},  {96, 0x3dd105ec}, {128, 0x3db504f3},
+                {192, 0x3d93cd3a}, {256, 0x3d800000}, {512, 0x3d3504f3}, {2560, 0x3ca1e89b}};
+
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        float f = (float)(1.0 / sqrt((double)want[i].n));
+        CHECK(f32_bits(f) == want[i].bits, "1/sqrt(%d) is %08x", want[i].n, f32_bits(f));
+    }
+    CHECK(f32_bits((float)1e-6) == 0x358637bd && f32_bits((float)1e-5) == 0x3727c5ac, "epsilons");
+}
+
 static void host_math(void) /* section F, rule 23 */
 {
     double s, c;
@@ -65,6 +81,8 @@ static void host_math(void) /* section F, rule 23 */
     CHECK(h_exp(-1) == 0x1.78b56362cef38p-2, "%a", h_exp(-1));
     h_sincos(1, &s, &c);
     CHECK(s == 0x1.aed548f090ceep-1, "%a", s);
+    CHECK(h_exp(-(2.0 / 128 * h_ln(1e6))) == 0x1.9c9758e458666p-1, "inverse frequency");
+    check_constants();
     for (int i = 0; i < 20000; i++) { /* as f32 the libm's */
         double x = i * 52.428 + i * 0x1p-20;
 

@@ -2,6 +2,8 @@
 #include "kernels/cpu.h"
 #include "kernels/func/nasty.h"
 #include "kernels/softmax/softmax.h"
+#include "kernels/sum/sum.h"
+#include "kernels/func/func.h"
 #include "tests/test.h"
 
 #include <math.h>
@@ -18,6 +20,9 @@ int main(void)
     softmax_ref(x, p, 300);
     CHECK(f32_bits(p[0]) == 0x28127c89, "%08x", f32_bits(p[0]));
     CHECK(f32_bits(p[299]) == 0x33bd87bf, "%08x", f32_bits(p[299]));
+    for (int i = 0; i < 300; i++) /* the sum by itself; the largest x is 50 * 0.3 */
+        q[i] = f_exp(x[i] - 50 * 0.3f);
+    CHECK(f32_bits(sum32(q, 300)) == 0x41381f5f, "l is %08x", f32_bits(sum32(q, 300)));
 
     x[0] = -INFINITY, x[1] = 1, x[2] = -INFINITY;
     softmax(x, p, 3);
