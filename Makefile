@@ -29,6 +29,9 @@ BASE += -fsanitize=undefined -fno-sanitize-recover=all
 else ifeq ($(SAN),thread)
 BASE += -fsanitize=thread
 endif
+ifneq ($(SAN),) # these analyses err on instrumented code
+BASE += -Wno-format-truncation -Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-array-bounds
+endif
 CFLAGS += $(BASE)
 LDLIBS := -luring -lnuma -lxxhash -lyajl -lm
 
