@@ -166,7 +166,7 @@ static int begin_reading(struct pager *p, struct err *e)
     rc = open_form(p, &io_uring_form, &why);
     if (!rc)
         return 0;
-    ctl_sendf(p->child->ctl, CTL_LOG, 1, "pager: %s: reading with %u threads instead", why.msg,
+    ctl_sendf(p->child->ctl, CTL_LOG, 1, "%s: reading with %u threads instead", why.msg,
               io_threads_form.depth);
     return open_form(p, &io_threads_form, e);
 }

@@ -160,7 +160,7 @@ static void register_buffers(struct pager *p, struct uring *u)
         getrlimit(RLIMIT_MEMLOCK, &lim);
         ctl_sendf(
             p->child->ctl, CTL_LOG, 2,
-            "pager: slabs are not registered with io_uring (%s; limit of locked memory %llu KiB, "
+            "slabs are not registered with io_uring (%s; limit of locked memory %llu KiB, "
             "see ulimit -l): a read costs a little more processor time",
             strerror(-rc), (unsigned long long)lim.rlim_cur / 1024);
     }

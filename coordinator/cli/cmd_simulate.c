@@ -35,8 +35,7 @@ static const struct flag table[] = {
      .kind = FLAG_STRING,
      .at = offsetof(struct options, routes),
      .required = 1,
-     .help = ".npy file [tokens, layers, experts used] of small unsigned integers, as conclave run "
-             "--record-routes writes it"},
+     .help = ".npy file [tokens, layers, experts used] of small unsigned integers"},
     {.name = "experts",
      .arg = "N",
      .kind = FLAG_U32,

@@ -28,6 +28,7 @@ void stop_install(void)
         sigaction(SIGINT, &sa, NULL);
     sigaction(SIGTERM, &sa, NULL);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes is an error with a line */
 }
 
 void stop_may_ask(int on)

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define FIRST_FD 10      /* descriptors in the child: control socket, then the segments */
+#define FIRST_FD 3       /* descriptors in the child: control socket, then the segments */
 #define HELLO_MS 20000   /* a loaded machine may take its time */
 #define READY_MS 600000  /* mapping and locking large segments */
 #define GOODBYE_MS 2000
@@ -62,11 +62,11 @@ static int start(const char *path, struct worker *w, int ctl, const struct worke
         int from = i ? -1 : ctl;
         if (i) /* a reader gets a descriptor that cannot be mapped writable */
             from = segs[i - 1].writable ? segs[i - 1].seg->fd : seg_reader_fd(segs[i - 1].seg, e);
-        moved[i] = from < 0 ? -1 : fcntl(from, F_DUPFD_CLOEXEC, FIRST_FD + CHILD_SEGS_MAX + 1);
+        moved[i] = from < 0 ? -1 : fcntl(from, F_DUPFD_CLOEXEC, FIRST_FD + (int)n_segs + 1);
         if (i && !segs[i - 1].writable && from >= 0)
             close(from);
         if (moved[i] < 0) {
-            rc = err_set(e, -errno, "%s: no descriptors left: %s", w->name, strerror(errno));
+            rc = err_set(e, -EMFILE, "%s: no descriptors left; raise the limit (ulimit -n 1024)", w->name);
             for (size_t k = 0; k < i; k++)
                 close(moved[k]);
             return rc;
@@ -93,6 +93,8 @@ static int start(const char *path, struct worker *w, int ctl, const struct worke
         argv[n++] = seg_arg[i - 1];
     }
     argv[n] = NULL;
+    /* whatever else is open here, a shell's descriptors among it, is not the child's */
+    posix_spawn_file_actions_addclosefrom_np(&fa, FIRST_FD + (int)n_segs + 1);
     rc = posix_spawn(&w->pid, path, &fa, &attr, argv, environ);
     posix_spawn_file_actions_destroy(&fa);
     posix_spawnattr_destroy(&attr);
@@ -100,8 +102,10 @@ static int start(const char *path, struct worker *w, int ctl, const struct worke
         close(moved[i]);
     if (rc) {
         w->pid = 0;
-        return err_set(e, -rc, "%s: cannot start: %s (all programs of conclave are installed together)",
-                       path, strerror(rc));
+        return err_set(e, -rc, "%s: cannot start: %s%s", path, strerror(rc),
+                       rc == ENOENT || rc == EACCES || rc == ENOEXEC
+                           ? " (all programs of conclave are installed together)"
+                           : "");
     }
     return 0;
 }

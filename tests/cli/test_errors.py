@@ -105,6 +105,17 @@ p = subprocess.run("%s eval -m %s --tokens 1,2,3 --logits /dev/stdout | wc -c" %
                    capture_output=True)
 check(p.stdout.strip() == b"24576", "--logits into a pipe: %s" % p)
 
+copy = file_of("self.gguf", model)
+refused(check, conclave("eval", "-m", copy, "--tokens", "1", "--logits", copy), 1, copy, "model file")
+refused(check, run(copy, "--stats", copy), 1, copy, "model file")
+check(open(copy, "rb").read() == model, "a model that was named as output is not touched")
+limited = subprocess.run(["prlimit", "--fsize=1000000", program(), "run", "-m", STORY, "-p", SHORT, "-n", "2"],
+                         capture_output=True, timeout=120, stdin=subprocess.DEVNULL)
+refused(check, limited, 1, "File too large", what="a limit of file sizes")
+limited = subprocess.run(["prlimit", "--nofile=12", program(), "run", "-m", STORY, "-p", SHORT, "-n", "2"],
+                         capture_output=True, timeout=120, stdin=subprocess.DEVNULL)
+refused(check, limited, 1, what="few descriptors")
+
 # --- standard output ---------------------------------------------------------------------------
 def shell(tail):
     """bash, so that the program's own status comes back, and its messages."""
