@@ -33,6 +33,9 @@ int args_usage(const char *verb, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    for (char *c = text; *c; c++) /* a word of the command line may hold anything; the line stays one */
+        if ((unsigned char)*c < 32 || *c == 127)
+            *c = '?';
     fprintf(stderr, "conclave: %s: %s\n", verb, text);
     return 2;
 }

@@ -1,4 +1,5 @@
 /* conclave eval: the logits of given tokens, for comparing engines bit by bit. */
+#define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,6 +88,11 @@ static int read_tokens(struct eval *v, struct err *e)
                            (int)(strcspn(at, between) < 40 ? strcspn(at, between) : 40), at);
         v->ids[v->n++] = (uint32_t)id;
         at += n;
+        if (at[strspn(at, between)] == 0 && strchr(at, ','))
+            return err_set(e, -EINVAL, "--tokens: nothing after the last comma");
+        if (strspn(at, between) > 1 && memchr(at, ',', strspn(at, between)) !=
+                                           memrchr(at, ',', strspn(at, between)))
+            return err_set(e, -EINVAL, "--tokens: nothing between two commas after entry %zu", v->n);
     }
     if (!v->n)
         return err_set(e, -EINVAL, "--tokens: the list is empty");
