@@ -83,7 +83,7 @@ refused(check, conclave("run", "-m", STORY, "-p", ""), 1, "prompt is empty", "BO
 refused(check, conclave("run", "-m", STORY), 1, "prompt is empty", what="nothing on standard input")
 
 for ids, why in (("1,,2", "between two commas"), ("1,2,", "after the last comma"), ("1 , ,2", "between two commas")):
-    refused(check, conclave("eval", "-m", STORY, "--greedy", 1, "--tokens", ids), 1, why, what="--tokens %s" % ids)
+    refused(check, conclave("eval", "-m", STORY, "--greedy", 1, "--tokens", ids), 2, why, what="--tokens %s" % ids)
 refused(check, conclave("run", "--fo\no\x1b[31m"), 2, "--fo?o?[31m", what="an option with a newline")
 
 # --- outputs -----------------------------------------------------------------------------------
