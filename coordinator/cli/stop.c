@@ -5,16 +5,30 @@
 #include <stddef.h>
 #include <unistd.h>
 
+#define STOP_SECONDS 5 /* for the token in work; a worker that is stopped would hold it up for ever */
+
 static volatile sig_atomic_t may_ask, asked;
+
+static void leave(int status)
+{
+    if (isatty(2)) /* a progress bar or a running value may be there */
+        (void)!write(2, "\n", 1);
+    _exit(status);
+}
 
 static void on_signal(int sig)
 {
-    if (!may_ask || asked) {
-        if (isatty(2)) /* a progress bar or a running value may be there */
-            (void)!write(2, "\n", 1);
-        _exit(128 + sig);
-    }
+    if (!may_ask || asked)
+        leave(128 + sig);
     asked = 128 + sig;
+    alarm(STOP_SECONDS);
+}
+
+static void on_alarm(int sig)
+{
+    (void)sig;
+    if (asked && may_ask)
+        leave(asked);
 }
 
 void stop_install(void)
@@ -27,6 +41,8 @@ void stop_install(void)
         SIG_IGN) /* a job in the background of a script: Ctrl-C is not for us */
         sigaction(SIGINT, &sa, NULL);
     sigaction(SIGTERM, &sa, NULL);
+    sa.sa_handler = on_alarm;
+    sigaction(SIGALRM, &sa, NULL);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes is an error with a line */
 }

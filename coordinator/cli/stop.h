@@ -1,5 +1,5 @@
 /* Ctrl-C (SIGINT) and SIGTERM. While an answer is written the first one asks for its end, the
- * second leaves at once; at any other time (loading, teardown) the first one leaves at once.
+ * second, or the answer not ending within seconds, leaves at once; at any other time (loading, teardown) the first one leaves at once.
  * Leaving at once takes the workers along: they die with this process. */
 #pragma once
 

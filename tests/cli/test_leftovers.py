@@ -138,6 +138,16 @@ finish(p)
 check(p.returncode == -9, "kill -9: %d" % p.returncode)
 nothing_left("kill -9 of the coordinator", workers)
 
+# a worker is stopped for good: one SIGTERM is enough all the same
+p = long_answer()
+begun(p)
+workers = children(p.pid)
+os.kill([x for x in workers if workers[x] == "conclave-cpu"][0], signal.SIGSTOP)
+p.send_signal(signal.SIGTERM)
+finish(p)
+check(p.returncode == 143, "SIGTERM with a stopped worker: status %d" % p.returncode)
+nothing_left("SIGTERM with a stopped worker", workers)
+
 # a worker dies: one line, status 1
 for name in ("conclave-cpu", "conclave-pager"):
     p = long_answer()
