@@ -51,6 +51,7 @@ struct engine {
     struct paging *paging;
     struct moe *moe;
     struct exec *exec;
+    struct step_token *feed; /* max_tokens, of engine_feed */
     struct team *team;
     _Atomic uint64_t *used, disk_call;
     uint64_t load_ns, loaded_bytes, step_ns, steps;
@@ -502,8 +503,9 @@ static int start_trunk(struct engine *en, struct err *e)
     int rc;
 
     en->used = calloc((size_t)g->n_layers * g->n_experts + 1, sizeof *en->used);
-    if (!en->used)
-        return err_set(e, -ENOMEM, "no memory for the experts' uses");
+    en->feed = calloc(en->max_tokens, sizeof *en->feed);
+    if (!en->used || !en->feed)
+        return err_set(e, -ENOMEM, "no memory for the experts' uses and a pass of %u tokens", en->max_tokens);
     for (uint32_t k = 0; k < g->n_nodes; k++)
         mc.owner[k] = pc.owner[k] = PROC_FIRST_WORKER + k;
     mc.used = pc.used = en->used;
@@ -594,6 +596,7 @@ static void close_all(struct engine *en)
     free(en->widened);
     free(en->weight);
     free(en->used);
+    free(en->feed);
     free(en->trunk_off);
     free(en->layer);
     program_free(en->prog);
@@ -664,9 +667,9 @@ const float *engine_step(struct engine *en, const struct step *s)
 const float *engine_feed(struct engine *en, const uint32_t *ids, size_t n, uint32_t pos)
 {
     const float *logits = NULL;
-    struct step_token *tok = malloc(en->max_tokens * sizeof *tok);
+    struct step_token *tok = en->feed;
 
-    assert(tok && n);
+    assert(n);
     for (size_t at = 0; at < n;) {
         uint32_t k = 0, last;
         for (; k < en->max_tokens && at < n; k++, at++)
@@ -675,7 +678,6 @@ const float *engine_feed(struct engine *en, const uint32_t *ids, size_t n, uint3
         struct step s = {.n_tokens = k, .token = tok, .n_out = at == n, .out = &last};
         logits = engine_step(en, &s);
     }
-    free(tok);
     return logits;
 }
 
