@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "coordinator/machine.h"
-#include "coordinator/residency/slabs.h"
+#include "coordinator/residency/plan.h"
 #include "coordinator/supervise/load.h"
 #include "coordinator/trunk/arch/arch.h"
 #include "coordinator/trunk/dump.h"
@@ -21,11 +21,6 @@
 #include "coordinator/trunk/moe.h"
 #include "kernels/matmul/matmul.h"
 
-#define ARENA_BYTES (64ull << 20) /* of activations, intermediates, rows: two halves each */
-#define DEFAULT_BATCH 512u
-#define ORDER_SLOTS 256u
-#define MAX_LOGIT_BYTES (256ull << 20)
-#define RESERVE_PART 16 /* a sixteenth of the free memory is left alone when sizes are chosen */
 #define PAGER_SLOT (PROC_FIRST_WORKER + MAX_NODES)
 #define N_WORKERS_MAX (MAX_NODES + 1)
 
@@ -34,9 +29,8 @@ struct engine {
     struct model *m;
     struct program *prog;
     struct machine machine;
-    struct geometry geo;
-    struct slab_plan slabs;
-    uint32_t threads, n_ctx, max_tokens, max_out;
+    struct plan plan;
+    uint32_t threads, n_nodes;
     struct expert_layer *layer;
     uint64_t *trunk_off, trunk_bytes;
     const uint8_t **weight; /* by program weight */
@@ -88,9 +82,9 @@ static void choose_counts(struct engine *en)
 
     machine_look(&en->machine);
     en->threads = o->threads ? o->threads : en->machine.n_cores;
-    en->geo.n_nodes = o->nodes ? o->nodes : en->machine.n_nodes;
-    if (en->geo.n_nodes > MAX_NODES)
-        en->geo.n_nodes = MAX_NODES;
+    en->n_nodes = o->nodes ? o->nodes : en->machine.n_nodes;
+    if (en->n_nodes > MAX_NODES)
+        en->n_nodes = MAX_NODES;
 }
 
 static int expert_layers(struct engine *en, struct err *e)
@@ -121,37 +115,6 @@ static int expert_layers(struct engine *en, struct err *e)
     return 0;
 }
 
-static uint32_t at_least(uint64_t a, uint32_t b)
-{
-    return a < b ? b : a > UINT32_MAX ? UINT32_MAX : (uint32_t)a;
-}
-
-static void geometry_of(struct engine *en)
-{
-    const struct model *m = en->m;
-    struct geometry *g = &en->geo;
-    uint64_t half = ARENA_BYTES / CALLS_IN_FLIGHT, widest = m->n_embd > m->n_ff ? m->n_embd : m->n_ff;
-    uint64_t fit = half / (m->top_k * widest * sizeof(float));
-
-    g->n_layers = m->n_layers;
-    g->n_experts = m->n_experts;
-    g->top_k = m->top_k;
-    g->n_embd = m->n_embd;
-    g->n_ff = m->n_ff;
-    g->max_tokens = at_least(fit, 1);
-    if (g->max_tokens > en->max_tokens)
-        g->max_tokens = en->max_tokens;
-    g->max_pairs = g->max_tokens * g->top_k;
-    g->max_items = g->max_pairs < g->n_experts ? g->max_pairs : g->n_experts;
-    g->amend_slots = 64;
-    while (g->amend_slots <= CALLS_IN_FLIGHT * g->max_items * g->n_nodes)
-        g->amend_slots *= 2;
-    g->order_slots = ORDER_SLOTS;
-    g->acts_half = round_up((uint64_t)g->max_tokens * g->n_embd * sizeof(float), 4096);
-    g->inter_half = round_up((uint64_t)g->max_pairs * g->n_ff * sizeof(float), 4096);
-    g->rows_half = round_up((uint64_t)g->max_pairs * g->n_embd * sizeof(float), 4096);
-}
-
 static int trunk_places(struct engine *en, struct err *e)
 {
     en->trunk_off = calloc(en->m->n_tensors + 1, sizeof *en->trunk_off);
@@ -164,92 +127,40 @@ static int trunk_places(struct engine *en, struct err *e)
     return 0;
 }
 
-/* The context: as asked, or the model's maximum, or what fits beside trunk and experts. */
-static int choose_context(struct engine *en, uint64_t left, struct err *e)
-{
-    uint64_t one = exec_kv_bytes(en->prog, en->o->kv, 1), want = en->o->n_ctx, most;
-    uint32_t max = en->m->n_ctx_train;
-
-    if (want) {
-        if (want * one > left)
-            return err_set(e, -ENOMEM,
-                           "-c %u: keys and values take %llu bytes, but %llu are left; a context of "
-                           "%llu fits",
-                           en->o->n_ctx, (unsigned long long)(want * one), (unsigned long long)left,
-                           (unsigned long long)(left / one));
-        en->n_ctx = en->o->n_ctx;
-        if (en->n_ctx > max)
-            fprintf(stderr, "conclave: -c %u is more than the %u tokens the model was trained on\n",
-                    en->n_ctx, max);
-        return 0;
-    }
-    most = left / 2 / one;
-    en->n_ctx = most < max ? (uint32_t)(most / 256 * 256) : max;
-    if (!en->n_ctx)
-        return err_set(e, -ENOMEM, "no memory for keys and values: %llu bytes a token, %llu bytes left",
-                       (unsigned long long)one, (unsigned long long)left);
-    if (en->n_ctx < max)
-        fprintf(stderr, "conclave: context %u tokens, what fits in memory (the model's maximum is %u)\n",
-                en->n_ctx, max);
-    else
-        note(en, "context %u tokens, the model's maximum", en->n_ctx);
-    return 0;
-}
-
 static int choose_sizes(struct engine *en, struct err *e)
 {
-    uint64_t left = memory_left(), fixed, ram = en->o->ram;
-    struct slab_plan all;
-    uint32_t logits;
-    int rc;
+    const struct model *m = en->m;
+    const struct engine_options *o = en->o;
+    struct plan_file f = {
+        .path = m->path,
+        .layer = en->layer,
+        .n_layers = m->n_layers,
+        .n_experts = m->n_experts,
+        .top_k = m->top_k,
+        .n_embd = m->n_embd,
+        .n_ff = m->n_ff,
+        .n_vocab = m->n_vocab,
+        .n_ctx_train = m->n_ctx_train,
+        .trunk_bytes = en->trunk_bytes,
+        .kv_bytes = exec_kv_bytes(en->prog, o->kv, 1),
+    };
+    struct plan_ask a = {o->ram, o->n_ctx, o->batch, en->n_nodes, o->every_row};
+    struct plan_budget b = {memory_left()};
+    int rc = plan_make(&f, &a, &b, &en->plan, e);
 
-    left -= left / RESERVE_PART;
-    en->max_tokens = en->o->batch ? en->o->batch : DEFAULT_BATCH;
-    logits = at_least(MAX_LOGIT_BYTES / (en->m->n_vocab * sizeof(float)), 1);
-    en->max_out = !en->o->every_row ? 1 : en->max_tokens < logits ? en->max_tokens : logits;
-    if (en->o->every_row && en->max_out < en->max_tokens) { /* every token of a pass may want its row */
-        if (en->o->batch)
-            fprintf(stderr, "conclave: --batch %u: passes of %u tokens, whose logits fit into %llu MB\n",
-                    en->o->batch, en->max_out, MAX_LOGIT_BYTES >> 20);
-        en->max_tokens = en->max_out;
-    }
-    geometry_of(en);
-    fixed = en->trunk_bytes + (3 + en->geo.n_nodes) * ARENA_BYTES / 4;
-    if (fixed > left)
-        return err_set(e, -ENOMEM, "%s: the trunk takes %llu bytes, but %llu bytes of memory are left",
-                       en->m->path, (unsigned long long)en->trunk_bytes, (unsigned long long)left);
-    left -= fixed;
-    rc = slab_plan(en->layer, en->geo.n_layers, en->geo.n_nodes, UINT64_MAX, &all, e);
     if (rc)
         return rc;
-    if (!ram) { /* everything, or what is left beside a modest context */
-        uint64_t kv = exec_kv_bytes(en->prog, en->o->kv, en->o->n_ctx ? en->o->n_ctx : 4096);
-        ram = left > kv ? left - kv : 0;
-        if (ram < all.need_all)
-            fprintf(stderr,
-                    "conclave: %.2f GB of %.2f GB of experts fit into memory, the rest is read as needed\n",
-                    (double)ram * 1e-9, (double)all.need_all * 1e-9);
-    }
-    rc = slab_plan(en->layer, en->geo.n_layers, en->geo.n_nodes, ram, &en->slabs, e);
-    if (rc)
-        return rc;
-    en->geo.n_slabs = en->slabs.n_slabs;
-    for (uint32_t k = 0; k < en->geo.n_nodes; k++) {
-        if (en->slabs.node_bytes[k] > left)
-            return err_set(e, -ENOMEM,
-                           "slabs for experts take %llu bytes, but %llu bytes of memory are left; a "
-                           "smaller --ram reads the rest as needed",
-                           (unsigned long long)en->slabs.node_bytes[k], (unsigned long long)left);
-        left -= en->slabs.node_bytes[k];
-    }
-    return choose_context(en, left, e);
+    for (uint32_t i = 0; i < en->plan.n_notes; i++)
+        if (en->plan.note[i].always || o->verbose)
+            fprintf(stderr, "conclave: %s\n", en->plan.note[i].text);
+    return 0;
 }
 
 /* ---- segments ---- */
 
 static int make_tables(struct engine *en, struct err *e)
 {
-    const struct geometry *g = &en->geo;
+    const struct geometry *g = &en->plan.geo;
     uint64_t entries = (uint64_t)g->n_layers * g->n_experts, at = 64, off[5];
     struct tables *t;
     int rc;
@@ -267,7 +178,7 @@ static int make_tables(struct engine *en, struct err *e)
     *t = (struct tables){off[0], off[1], off[2], off[3], off[4]};
     memcpy(table_layer(t, 0), en->layer, g->n_layers * sizeof *en->layer);
     for (uint32_t k = 0; k < g->n_nodes; k++)
-        slab_offsets(&en->slabs, en->layer, g->n_layers, g->n_nodes, k, table_slab_off(t, g, k, 0));
+        slab_offsets(&en->plan.slabs, en->layer, g->n_layers, g->n_nodes, k, table_slab_off(t, g, k, 0));
     for (uint64_t i = 0; i < entries * N_MATS; i++)
         table_scale(t, g, 0, 0)[i] = 1;
     return 0;
@@ -275,7 +186,7 @@ static int make_tables(struct engine *en, struct err *e)
 
 static int make_segments(struct engine *en, struct err *e)
 {
-    const struct geometry *g = &en->geo;
+    const struct geometry *g = &en->plan.geo;
     int rc;
 
     if ((rc = seg_create(SEG_BOARD, 0, sizeof(struct board), -1, &en->board, e)) ||
@@ -294,7 +205,7 @@ static int make_segments(struct engine *en, struct err *e)
         int node = g->n_nodes == en->machine.n_nodes ? en->machine.numa_id[k] : -1;
         rc = seg_create(SEG_OUTBOX, PROC_FIRST_WORKER + k, outbox_bytes(g), node, &en->outbox[k], e);
         if (!rc)
-            rc = seg_create(SEG_SLABS, k, en->slabs.node_bytes[k] ? en->slabs.node_bytes[k] : 4096, node,
+            rc = seg_create(SEG_SLABS, k, en->plan.slabs.node_bytes[k] ? en->plan.slabs.node_bytes[k] : 4096, node,
                             &en->slab[k], e);
         if (!rc) /* refused now, with a line, rather than killed later */
             rc = seg_populate(&en->slab[k], e);
@@ -337,7 +248,7 @@ static int start_pager(struct engine *en, struct err *e)
     size_t n = 5;
     int rc;
 
-    for (uint32_t k = 0; k < en->geo.n_nodes; k++)
+    for (uint32_t k = 0; k < en->plan.geo.n_nodes; k++)
         s[n++] = (struct worker_seg){&en->slab[k], 1};
     rc = spawn_worker("conclave-pager", "pager", PAGER_SLOT, s, n, w, e);
     if (rc)
@@ -358,7 +269,7 @@ static int start_node(struct engine *en, uint32_t k, struct err *e)
     uint32_t threads;
     int rc;
 
-    for (uint32_t i = 0; i < en->geo.n_nodes; i++) {
+    for (uint32_t i = 0; i < en->plan.geo.n_nodes; i++) {
         s[n++] = (struct worker_seg){&en->outbox[i], i == k};
         s[n++] = (struct worker_seg){&en->slab[i], 0};
     }
@@ -367,7 +278,7 @@ static int start_node(struct engine *en, uint32_t k, struct err *e)
     if (rc)
         return rc;
     en->n_workers++;
-    threads = machine_share(&en->machine, k, en->geo.n_nodes, en->threads, cpu, 256);
+    threads = machine_share(&en->machine, k, en->plan.geo.n_nodes, en->threads, cpu, 256);
     for (uint32_t i = 0; i < threads; i++)
         at += (size_t)snprintf(cpus + at, sizeof cpus - at, "%s%d", i ? "," : "", cpu[i]);
     rc = ctl_sendf(w->ctl, CTL_START, 0, "threads=%u cpus=%s shared=1", threads, cpus);
@@ -378,7 +289,7 @@ static int start_workers(struct engine *en, struct err *e)
 {
     int rc = start_pager(en, e);
 
-    for (uint32_t k = 0; !rc && k < en->geo.n_nodes; k++) {
+    for (uint32_t k = 0; !rc && k < en->plan.geo.n_nodes; k++) {
         atomic_store(&board_of(en)->proc[PROC_FIRST_WORKER + k].node, k);
         rc = start_node(en, k, e);
     }
@@ -423,7 +334,7 @@ static void fill_scales(struct engine *en)
 {
     struct tables *t = en->tables.base;
 
-    for (uint32_t l = 0; l < en->geo.n_layers; l++)
+    for (uint32_t l = 0; l < en->plan.geo.n_layers; l++)
         for (int k = 0; k < N_MATS; k++) {
             uint32_t s = en->m->layer[l].expert[k].scale;
             const float *v;
@@ -432,7 +343,7 @@ static void fill_scales(struct engine *en)
             v = (const float *)((const uint8_t *)en->trunk.base + en->trunk_off[s] +
                                 trunk_shift(&en->m->tensor[s]));
             for (uint32_t x = 0; x < en->m->n_experts; x++)
-                table_scale(t, &en->geo, l, x)[k] = v[x];
+                table_scale(t, &en->plan.geo, l, x)[k] = v[x];
         }
 }
 
@@ -440,7 +351,7 @@ static int load(struct engine *en, struct err *e)
 {
     struct load_config c = {
         .m = en->m,
-        .geo = &en->geo,
+        .geo = &en->plan.geo,
         .board = en->board.base,
         .tables = en->tables.base,
         .orders = en->orders.base,
@@ -448,7 +359,7 @@ static int load(struct engine *en, struct err *e)
         .bells = en->bells.base,
         .worker = &en->worker[0],
         .trunk_off = en->trunk_off,
-        .resident = en->slabs.resident,
+        .resident = en->plan.slabs.resident,
         .progress = en->o->progress,
     };
     uint64_t start = now_ns();
@@ -465,7 +376,7 @@ static int load(struct engine *en, struct err *e)
 
 static int start_trunk(struct engine *en, struct err *e)
 {
-    const struct geometry *g = &en->geo;
+    const struct geometry *g = &en->plan.geo;
     struct paging_config pc = {
         .geo = g,
         .board = en->board.base,
@@ -494,18 +405,18 @@ static int start_trunk(struct engine *en, struct err *e)
     };
     struct exec_config xc = {
         .prog = en->prog,
-        .max_tokens = en->max_tokens,
-        .max_out = en->max_out,
-        .n_ctx = en->n_ctx,
+        .max_tokens = en->plan.max_tokens,
+        .max_out = en->plan.max_out,
+        .n_ctx = en->plan.n_ctx,
         .n_seqs = 1,
         .kv = en->o->kv,
     };
     int rc;
 
     en->used = calloc((size_t)g->n_layers * g->n_experts + 1, sizeof *en->used);
-    en->feed = calloc(en->max_tokens, sizeof *en->feed);
+    en->feed = calloc(en->plan.max_tokens, sizeof *en->feed);
     if (!en->used || !en->feed)
-        return err_set(e, -ENOMEM, "no memory for the experts' uses and a pass of %u tokens", en->max_tokens);
+        return err_set(e, -ENOMEM, "no memory for the experts' uses and a pass of %u tokens", en->plan.max_tokens);
     for (uint32_t k = 0; k < g->n_nodes; k++)
         mc.owner[k] = pc.owner[k] = PROC_FIRST_WORKER + k;
     mc.used = pc.used = en->used;
@@ -540,8 +451,8 @@ static uint64_t slab_total(const struct engine *en)
 {
     uint64_t n = 0;
 
-    for (uint32_t k = 0; k < en->geo.n_nodes; k++)
-        n += en->slabs.node_bytes[k];
+    for (uint32_t k = 0; k < en->plan.geo.n_nodes; k++)
+        n += en->plan.slabs.node_bytes[k];
     return n;
 }
 
@@ -558,8 +469,8 @@ static int open_all(struct engine *en, struct err *e)
         (rc = make_segments(en, e)) || (rc = start_workers(en, e)))
         return rc;
     note(en, "%u threads, %u node%s, %u slabs (%s), %.3f GB of slabs, trunk %.3f GB", en->threads,
-         en->geo.n_nodes, en->geo.n_nodes > 1 ? "s" : "", en->geo.n_slabs,
-         en->slabs.resident ? "all experts resident" : "experts are read as needed",
+         en->plan.geo.n_nodes, en->plan.geo.n_nodes > 1 ? "s" : "", en->plan.geo.n_slabs,
+         en->plan.slabs.resident ? "all experts resident" : "experts are read as needed",
          (double)slab_total(en) * 1e-9, (double)en->trunk_bytes * 1e-9);
     if ((rc = load(en, e)))
         return rc;
@@ -633,15 +544,15 @@ const struct model *engine_model(const struct engine *en)
 }
 uint32_t engine_n_ctx(const struct engine *en)
 {
-    return en->n_ctx;
+    return en->plan.n_ctx;
 }
 uint32_t engine_max_tokens(const struct engine *en)
 {
-    return en->max_tokens;
+    return en->plan.max_tokens;
 }
 uint32_t engine_max_out(const struct engine *en)
 {
-    return en->max_out;
+    return en->plan.max_out;
 }
 void engine_dump(struct engine *en, struct dump *d)
 {
@@ -653,9 +564,9 @@ const float *engine_step(struct engine *en, const struct step *s)
     uint64_t start = now_ns();
     const float *logits;
 
-    assert(s->n_tokens && s->n_tokens <= en->max_tokens && s->n_out <= en->max_out);
+    assert(s->n_tokens && s->n_tokens <= en->plan.max_tokens && s->n_out <= en->plan.max_out);
     for (uint32_t t = 0; t < s->n_tokens; t++)
-        assert(s->token[t].id < en->m->n_vocab && s->token[t].pos < en->n_ctx && !s->token[t].seq);
+        assert(s->token[t].id < en->m->n_vocab && s->token[t].pos < en->plan.n_ctx && !s->token[t].seq);
     for (uint32_t i = 0; i < s->n_out; i++)
         assert(s->out[i] < s->n_tokens);
     logits = exec_step(en->exec, en->team, s);
@@ -672,7 +583,7 @@ const float *engine_feed(struct engine *en, const uint32_t *ids, size_t n, uint3
     assert(n);
     for (size_t at = 0; at < n;) {
         uint32_t k = 0, last;
-        for (; k < en->max_tokens && at < n; k++, at++)
+        for (; k < en->plan.max_tokens && at < n; k++, at++)
             tok[k] = (struct step_token){ids[at], pos + (uint32_t)at, 0};
         last = k - 1;
         struct step s = {.n_tokens = k, .token = tok, .n_out = at == n, .out = &last};
@@ -703,13 +614,13 @@ void engine_stats(const struct engine *en, struct engine_stats *s)
     s->load_ns = en->load_ns;
     s->loaded_bytes = en->loaded_bytes;
     s->trunk_bytes = en->trunk_bytes;
-    s->expert_bytes = en->slabs.need_all;
-    s->expert_one_bytes = en->slabs.need_one;
+    s->expert_bytes = en->plan.slabs.need_all;
+    s->expert_one_bytes = en->plan.slabs.need_one;
     s->slab_bytes = slab_total(en);
-    s->kv_bytes = exec_kv_bytes(en->prog, en->o->kv, en->n_ctx);
+    s->kv_bytes = exec_kv_bytes(en->prog, en->o->kv, en->plan.n_ctx);
     s->threads = en->threads;
-    s->nodes = en->geo.n_nodes;
-    s->n_slabs = en->geo.n_slabs;
+    s->nodes = en->plan.geo.n_nodes;
+    s->n_slabs = en->plan.geo.n_slabs;
     for (size_t i = 0; i < en->n_workers; i++) {
         struct engine_worker *w = &s->worker[s->n_workers++];
         const struct outbox *b = i ? en->box[en->worker[i].outbox] : NULL;
