@@ -30,6 +30,7 @@ struct engine {
     struct program *prog;
     struct machine machine;
     struct plan plan;
+    struct pieces pieces;
     uint32_t threads, n_nodes;
     struct expert_layer *layer;
     uint64_t *trunk_off, trunk_bytes;
@@ -98,6 +99,7 @@ static int expert_layers(struct engine *en, struct err *e)
         struct expert_layer *l = &en->layer[i];
         l->n_experts = m->n_experts;
         l->top_k = m->top_k;
+        l->packed = gguf_pack(m->g) != NULL;
         for (int k = 0; k < N_MATS; k++) {
             const struct model_matrix *x = &m->layer[i].expert[k];
             l->m[k] = (struct expert_matrix){
@@ -358,13 +360,16 @@ static int load(struct engine *en, struct err *e)
         .pager = en->pager_box.base,
         .bells = en->bells.base,
         .worker = &en->worker[0],
+        .pieces = &en->pieces,
         .trunk_off = en->trunk_off,
         .resident = en->plan.slabs.resident,
         .progress = en->o->progress,
     };
     uint64_t start = now_ns();
-    int rc = load_all(&c, &en->loaded_bytes, e);
+    int rc;
 
+    en->pieces = (struct pieces){.m = en->m, .geo = &en->plan.geo, .tables = en->tables.base};
+    rc = load_all(&c, &en->loaded_bytes, e);
     en->load_ns = now_ns() - start;
     if (rc)
         return rc;
@@ -390,6 +395,7 @@ static int start_trunk(struct engine *en, struct err *e)
         .outbox = en->box,
         .disk_call = &en->disk_call,
         .watch = &en->watch,
+        .pieces = &en->pieces,
     };
     struct moe_config mc = {
         .geo = g,
@@ -462,6 +468,9 @@ static int open_all(struct engine *en, struct err *e)
 
     if ((rc = model_open(en->o->model_path, 0, &en->m, e)) || (rc = arch_program(en->m, &en->prog, e)))
         return rc;
+    if (gguf_pack(en->m->g))
+        return err_set(e, -ENOSYS, "%s: a pack cannot be run yet; run the file it was made from",
+                       en->o->model_path);
     for (size_t i = 0; i < en->m->n_warnings; i++)
         fprintf(stderr, "conclave: %s\n", en->m->warning[i]);
     choose_counts(en);

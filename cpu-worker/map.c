@@ -144,13 +144,13 @@ static int take_mat(struct mat *m, const struct expert_layer *l, int which, uint
                       .cols = x->cols,
                       .act = t->act,
                       .row_bytes = x->row_bytes,
-                      .stride = x->stride};
+                      .stride = l->packed ? 0 : x->stride};
     for (uint32_t k = 0; k < g->n_nodes; k++) {
         struct cut *cut = &m->cut[k];
         cut->r0 = share_row(x->rows, k, g->n_nodes);
         cut->n_rows = share_row(x->rows, k + 1, g->n_nodes) - cut->r0;
         cut->off = slab_piece(l, 0, k, g->n_nodes, which).off;
-        cut->at = x->file_off + cut->r0 * x->row_bytes;
+        cut->at = l->packed ? 0 : x->file_off + cut->r0 * x->row_bytes;
     }
     return 0;
 }

@@ -142,6 +142,8 @@ uint64_t shm_layout_hash(void)
         AT(expert_layer, top_k),
         AT(expert_layer, limit),
         AT(expert_layer, has_scale),
+        AT(expert_layer, packed),
+        PACKED_ALIGN,
         sizeof(struct tables),
         AT(tables, off_entry),
         AT(tables, off_header),

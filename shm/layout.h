@@ -208,6 +208,8 @@ struct expert_layer {
     uint32_t top_k;
     float limit;        /* SwiGLU clamp, <= 0: none (rule 19) */
     uint32_t has_scale; /* the layer's experts have .scale factors: scale[layer][expert][matrix] */
+    uint32_t packed;    /* 1: from a pack: see packed_off; m[].file_off and stride mean nothing */
+    uint32_t reserved;
 };
 struct tables {
     uint64_t off_entry, off_header, off_slab, off_layer, off_scale; /* from the segment's base */
@@ -357,19 +359,42 @@ static inline uint32_t share_row(uint32_t rows, uint32_t k, uint32_t n_nodes)
     return k == n_nodes ? rows : (uint32_t)((uint64_t)rows * k / n_nodes) & ~3u;
 }
 
+static inline uint64_t share_bytes(const struct expert_matrix *m, uint32_t node, uint32_t n_nodes)
+{
+    return (uint64_t)(share_row(m->rows, node + 1, n_nodes) - share_row(m->rows, node, n_nodes)) *
+           m->row_bytes;
+}
+
+/* ---- a node's rows of a packed expert (coordinator/pack), in the slab as in the pack's block: gate,
+ * up, down side by side, each from a multiple of PACKED_ALIGN on, zeros between; with an end that is
+ * a multiple of 4096 one read brings all. packed_bytes: up to the last row's end. ---- */
+#define PACKED_ALIGN 64u
+static inline uint64_t packed_off(const struct expert_layer *l, uint32_t node, uint32_t n_nodes, int mat)
+{
+    uint64_t off = 0;
+
+    for (int i = 0; i < mat; i++)
+        off += (share_bytes(&l->m[i], node, n_nodes) + PACKED_ALIGN - 1) & ~(uint64_t)(PACKED_ALIGN - 1);
+    return off;
+}
+static inline uint64_t packed_bytes(const struct expert_layer *l, uint32_t node, uint32_t n_nodes)
+{
+    return packed_off(l, node, n_nodes, MAT_DOWN) + share_bytes(&l->m[MAT_DOWN], node, n_nodes);
+}
+
 /* ---- a slab: three pieces (gate, up, down rows of one node), each whole 4 KiB blocks of the file,
- * so that O_DIRECT reads land in place. The rows begin `shift` bytes into their piece. ---- */
+ * so that O_DIRECT reads land in place. The rows begin `shift` bytes into their piece. A packed
+ * expert's pieces are the parts of its block. ---- */
 struct slab_piece {
-    uint64_t off;      /* in the slab, multiple of 4096 */
+    uint64_t off;      /* in the slab; multiple of 4096 unless packed */
     uint64_t room;     /* bytes set aside, the same for every expert of the layer */
-    uint64_t file_off; /* multiple of 4096 */
+    uint64_t file_off; /* multiple of 4096; 0 if packed: the pack's index knows */
     uint64_t shift;
     uint64_t bytes;    /* of the rows themselves; 0: this node has no row */
 };
 static inline uint64_t slab_piece_room(const struct expert_matrix *m, uint32_t node, uint32_t n_nodes)
 {
-    uint64_t b = (uint64_t)(share_row(m->rows, node + 1, n_nodes) - share_row(m->rows, node, n_nodes)) *
-                 m->row_bytes;
+    uint64_t b = share_bytes(m, node, n_nodes);
     uint64_t mask = (m->file_off | m->stride) & 4095; /* every expert begins on a page? */
     if (!b)
         return 0;
@@ -383,6 +408,11 @@ static inline struct slab_piece slab_piece(const struct expert_layer *l, uint32_
     uint32_t r0 = share_row(m->rows, node, n_nodes), r1 = share_row(m->rows, node + 1, n_nodes);
     uint64_t at = m->file_off + expert * m->stride + r0 * m->row_bytes;
 
+    if (l->packed) {
+        p.off = packed_off(l, node, n_nodes, mat);
+        p.room = p.bytes = share_bytes(m, node, n_nodes);
+        return p;
+    }
     for (int i = 0; i < mat; i++)
         p.off += slab_piece_room(&l->m[i], node, n_nodes);
     p.room = slab_piece_room(m, node, n_nodes);
@@ -393,6 +423,8 @@ static inline struct slab_piece slab_piece(const struct expert_layer *l, uint32_
 }
 static inline uint64_t slab_bytes(const struct expert_layer *l, uint32_t node, uint32_t n_nodes)
 {
+    if (l->packed)
+        return (packed_bytes(l, node, n_nodes) + 4095) & ~4095ull;
     return slab_piece_room(&l->m[0], node, n_nodes) + slab_piece_room(&l->m[1], node, n_nodes) +
            slab_piece_room(&l->m[2], node, n_nodes);
 }

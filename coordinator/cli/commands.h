@@ -9,4 +9,5 @@ int cmd_tokenize(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_simulate(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_pack(int argc, char **argv);
 int cmd_synth(int argc, char **argv);

@@ -8,9 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "coordinator/model/gguf_front.h"
 #include "coordinator/model/gguf_split.h"
+#include "coordinator/pack/pack.h"
 
 struct gguf {
     struct front *shard; /* [0] has the metadata */
@@ -19,6 +22,7 @@ struct gguf {
     size_t n_tensors;
     uint32_t *order; /* of tensor, by length and bytes of the name */
     char **warning;  /* ends with NULL */
+    struct pack *pack; /* its experts file is the last shard; or NULL */
 };
 
 /* --- opening -----------------------------------------------------------------------------------
@@ -136,12 +140,142 @@ static int from_shards(struct front *s, size_t n, struct gguf **out, struct err 
     return 0;
 }
 
+/* ---- packs ---- */
+
+/* The dense file's key against what the experts file says. */
+static int same_words(const struct front *f, const char *key, const uint64_t *want, size_t n)
+{
+    const struct front_kv *kv = front_find(f, key);
+
+    return kv && kv->kind == GGUF_ARRAY && kv->elem == GGUF_U64 && kv->n == n &&
+           !memcmp(f->buf + kv->value_at, want, n * sizeof *want);
+}
+
+/* Does the dense file hold what the index says it does? */
+static int check_dense(const struct front *f, const struct pack *p, struct err *e)
+{
+    size_t n = 0;
+
+    if (!same_words(f, PACK_KEY_ID, p->head.id, 2) || !same_words(f, PACK_KEY_MODEL, p->head.model, 3))
+        return err_set(e, -EINVAL, "%s: belongs to another pack than %s beside it; pack the model again",
+                       p->path, PACK_DENSE);
+    if (f->file_bytes != p->head.dense_bytes || f->data_start != p->head.dense_front)
+        return err_set(e, -EINVAL, "%s: %llu bytes, of which %llu before the tensors; %s says %llu and %llu",
+                       f->path, (unsigned long long)f->file_bytes, (unsigned long long)f->data_start,
+                       PACK_EXPERTS, (unsigned long long)p->head.dense_bytes,
+                       (unsigned long long)p->head.dense_front);
+    for (uint32_t i = 0; i < p->head.n_tensors; i++) {
+        const struct pack_tensor *t = &p->tensor[i];
+        const struct gguf_tensor *d = &f->tensor[n];
+
+        if (!t->dense)
+            continue;
+        if (n == f->n_tensors || strcmp(t->name, d->name.s) || t->type != d->type ||
+            memcmp(t->dims, d->dims, sizeof t->dims))
+            return err_set(e, -EINVAL, "%s: has no tensor '%s' as %s says", f->path, t->name, PACK_EXPERTS);
+        n++;
+    }
+    return n == f->n_tensors ? 0
+                             : err_set(e, -EINVAL, "%s: has more tensors than %s says", f->path,
+                                       PACK_EXPERTS);
+}
+
+/* The experts file as one more shard: its tensors, without places. */
+static int pack_shard(const struct pack *p, struct front *f, struct err *e)
+{
+    *f = (struct front){.fd = dup(p->fd),
+                        .path = strdup(p->path),
+                        .file_bytes = p->head.file_bytes,
+                        .alignment = PACK_PAGE,
+                        .data_start = pack_blocks_at(&p->head),
+                        .data_end = p->head.file_bytes,
+                        .tensor = calloc(p->head.n_tensors, sizeof *f->tensor)};
+    if (f->fd < 0 || !f->path || !f->tensor)
+        return err_set(e, -ENOMEM, "%s: no memory or no descriptor for it", p->path);
+    for (uint32_t i = 0; i < p->head.n_tensors; i++) {
+        const struct pack_tensor *t = &p->tensor[i];
+        struct gguf_tensor *o = &f->tensor[f->n_tensors];
+
+        if (t->dense)
+            continue;
+        *o = (struct gguf_tensor){.name = {t->name, strlen(t->name)},
+                                  .type = t->type,
+                                  .n_dims = t->n_dims,
+                                  .info_at = PACK_PAGE + i * (uint32_t)sizeof *t,
+                                  .file_offset = f->data_start,
+                                  .bytes = pack_tensor_bytes(p, t),
+                                  .row_bytes = p->row_bytes[i]};
+        memcpy(o->dims, t->dims, sizeof o->dims);
+        f->n_tensors++;
+    }
+    return 0;
+}
+
+/* `dense` is taken over, and closed on failure. */
+static int open_pack(struct front *dense, struct gguf **out, struct err *e)
+{
+    struct front *s = calloc(2, sizeof *s);
+    struct pack *p = NULL;
+    char *path = strdup(dense->path), *slash = path ? strrchr(path, '/') : NULL, *experts = NULL;
+    int rc;
+
+    if (!path || !s || asprintf(&experts, "%.*s%s", slash ? (int)(slash - path) + 1 : 0, path,
+                                PACK_EXPERTS) < 0) {
+        experts = NULL;
+        rc = err_set(e, -ENOMEM, "no memory for a pack");
+    } else {
+        rc = pack_open(experts, &p, e);
+    }
+    if (!rc)
+        rc = check_dense(dense, p, e);
+    if (!rc) {
+        s[0] = *dense;
+        rc = pack_shard(p, &s[1], e);
+        *dense = (struct front){.fd = -1};
+        if (rc) {
+            front_close(&s[0]);
+            front_close(&s[1]);
+        } else {
+            rc = from_shards(s, 2, out, e);
+            s = NULL;
+        }
+    }
+    if (!rc)
+        (*out)->pack = p;
+    else {
+        pack_close(p);
+        front_close(dense);
+    }
+    free(s);
+    free(path);
+    free(experts);
+    return rc;
+}
+
+/* The dense file of a folder; NULL: no such thing, or no memory. */
+static char *dense_in(const char *path)
+{
+    struct stat st;
+    char *dense;
+
+    if (stat(path, &st) || !S_ISDIR(st.st_mode) || asprintf(&dense, "%s/" PACK_DENSE, path) < 0)
+        return NULL;
+    if (!access(dense, F_OK))
+        return dense;
+    free(dense);
+    return NULL;
+}
+
 int gguf_open(const char *path, struct gguf **out, struct err *e)
 {
     struct front one, *shards = NULL;
+    char *dense = dense_in(path);
     size_t n = 0;
-    int rc = front_open(&one, path, e);
+    int rc = front_open(&one, dense ? dense : path, e);
 
+    free(dense);
+    if (!rc && front_find(&one, PACK_KEY_ID))
+        return open_pack(&one, out, e);
     if (!rc)
         rc = split_open(&one, &shards, &n, e);
     return rc ? rc : from_shards(shards, n, out, e);
@@ -169,6 +303,7 @@ void gguf_close(struct gguf *g)
         return;
     for (size_t i = 0; i < g->n_shards; i++)
         front_close(&g->shard[i]);
+    pack_close(g->pack);
     for (size_t i = 0; g->warning && g->warning[i]; i++)
         free(g->warning[i]);
     free(g->warning);
@@ -208,6 +343,11 @@ uint32_t gguf_alignment(const struct gguf *g, size_t i)
 {
     assert(i < g->n_shards);
     return g->shard[i].alignment;
+}
+
+const struct pack *gguf_pack(const struct gguf *g)
+{
+    return g->pack;
 }
 
 /* --- metadata ----------------------------------------------------------------------------------
@@ -312,6 +452,15 @@ struct gguf_str gguf_key_at(const struct gguf *g, size_t i)
 
     assert(i < f->n_kv);
     return (struct gguf_str){(const char *)f->buf + f->kv[i].key_at, f->kv[i].key_n};
+}
+
+void gguf_key_bytes(const struct gguf *g, size_t i, uint64_t *at, uint64_t *n)
+{
+    const struct front *f = &g->shard[0];
+
+    assert(i < f->n_kv);
+    *at = f->kv[i].key_at - 8; /* its length */
+    *n = (i + 1 < f->n_kv ? f->kv[i + 1].key_at - 8 : f->kv_end) - *at;
 }
 
 int gguf_why(const struct gguf *g, const char *key, const char *wanted, struct err *e)

@@ -14,6 +14,7 @@
 #include "shm/err.h"
 
 struct gguf;
+struct pack;
 
 /* n bytes, and a NUL after them that n does not count. Metadata strings may hold NUL themselves. */
 struct gguf_str {
@@ -44,7 +45,9 @@ enum {
 };
 
 /* Opens the file `path` and, if it is one shard of a split, all others (their names follow from
- * any one name). Hands over *out. 0 or a negative errno with one line in e. */
+ * any one name). A folder that `conclave pack` made, or the dense file in it, opens the whole pack:
+ * its experts file is then the last shard, and the tensors of routed experts are in it, in blocks
+ * (gguf_pack). Hands over *out. 0 or a negative errno with one line in e. */
 int gguf_open(const char *path, struct gguf **out, struct err *e);
 /* The same from memory: one shard, the whole file or any part of its beginning; file_bytes is the
  * size that the file would have (>= n). `name` stands for the path in messages. The bytes are
@@ -62,6 +65,9 @@ int gguf_shard_fd(const struct gguf *g, size_t i); /* O_RDONLY, owned by g; -1 a
 uint64_t gguf_shard_bytes(const struct gguf *g, size_t i); /* size of the file when it was opened */
 uint32_t gguf_version(const struct gguf *g);               /* of the first shard */
 uint32_t gguf_alignment(const struct gguf *g, size_t i);
+/* The pack whose experts file is the last shard, owned by g; NULL: none. A tensor of that shard has no
+ * place in it (file_offset says nothing): coordinator/pack/pack.h knows where its rows are. */
+const struct pack *gguf_pack(const struct gguf *g);
 
 /* --- metadata (the first shard's) --------------------------------------------------------------
  */
@@ -95,6 +101,8 @@ int gguf_kind(const struct gguf *g, const char *key);
 /* All keys, in file order. */
 size_t gguf_n_keys(const struct gguf *g);
 struct gguf_str gguf_key_at(const struct gguf *g, size_t i);
+/* Key i and its value as they lie in the first shard: *n bytes from byte *at on. */
+void gguf_key_bytes(const struct gguf *g, size_t i, uint64_t *at, uint64_t *n);
 
 /* Writes the line for a key whose getter did not return 0: absent, or what was found and what was
  * wanted ("an integer from 1 to 512"). Returns -EINVAL. */
@@ -113,7 +121,7 @@ struct gguf_tensor {
     uint64_t dims[4]; /* dims[0] contiguous; missing ones are 1, none is 0 */
     uint32_t shard;
     uint32_t info_at;     /* byte of its info in that shard, for messages */
-    uint64_t file_offset; /* of its data in that shard: the data lies inside the file */
+    uint64_t file_offset; /* of its data in that shard: the data lies inside the file (not a pack's) */
     uint64_t bytes;
     uint64_t row_bytes; /* bytes of dims[0] values */
 };

@@ -749,8 +749,10 @@ static int front_read(struct rd *r)
     uint64_t n_tensors, n_kv;
     unsigned char *p;
 
-    if (read_header(r, &n_tensors, &n_kv) || read_pairs(r, n_kv) || find_alignment(r) ||
-        read_infos(r, n_tensors) || place_tensors(r))
+    if (read_header(r, &n_tensors, &n_kv) || read_pairs(r, n_kv) || find_alignment(r))
+        return -EINVAL;
+    r->f->kv_end = r->at;
+    if (read_infos(r, n_tensors) || place_tensors(r))
         return -EINVAL;
     p = realloc(r->f->buf, r->at + 1); /* what was read ahead is the tensors' */
     if (p)

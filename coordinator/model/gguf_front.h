@@ -28,6 +28,7 @@ struct front {
     uint64_t data_end; /* of the last tensor, without padding */
     struct front_kv *kv;
     size_t n_kv;
+    uint64_t kv_end; /* byte behind the last value */
     uint32_t *kv_order; /* of kv, by length and bytes of the key */
     struct gguf_tensor *tensor;
     size_t n_tensors;

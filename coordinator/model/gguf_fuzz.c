@@ -1,6 +1,7 @@
 /* Any bytes as a GGUF file: refused with one line or read, and then everything in it can be looked
  * at. Seeds: coordinator/model/gguf_seeds DIR.
  * FUZZ: coordinator/model/gguf.c coordinator/model/gguf_front.c coordinator/model/gguf_split.c
+ * FUZZ: coordinator/pack/pack.c -lxxhash
  * FUZZ: coordinator/model/utf8.c kernels/type/type.c shm/err.c
  */
 #include <stdlib.h>

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "coordinator/pack/pack.h"
+
 static const char *const kind_names[MODEL_KINDS] = {
     [MODEL_EMBEDDING] = "embedding", [MODEL_ATTENTION] = "attention", [MODEL_ROUTER] = "router",
     [MODEL_NORM] = "norms",          [MODEL_EXPERTS] = "experts",     [MODEL_HEAD] = "head",
@@ -237,6 +239,34 @@ static int check_vocab(const struct model *m, struct err *e)
     return 0;
 }
 
+/* --- packs ---- */
+
+/* The blocks of a pack are cut for the experts that its index describes: are these the model's? */
+static int check_pack(const struct model *m, struct err *e)
+{
+    const struct pack *p = gguf_pack(m->g);
+    uint32_t shard = (uint32_t)gguf_n_shards(m->g) - 1;
+
+    if (!p)
+        return 0;
+    if (p->head.n_layers != m->n_layers || p->head.n_experts != m->n_experts)
+        return err_set(e, -EINVAL, "%s: has blocks for %u layers of %u experts, the model has %u of %u",
+                       p->path, p->head.n_layers, p->head.n_experts, m->n_layers, m->n_experts);
+    for (uint32_t il = 0; il < m->n_layers; il++)
+        for (int k = 0; k < EXPERT_MATRICES; k++) {
+            const struct model_matrix *x = &m->layer[il].expert[k];
+            const struct expert_matrix *b = &p->shape[il].m[k];
+            uint64_t first = (uint64_t)p->layer[il].m[k].first_row * b->row_bytes;
+
+            if (p->layer[il].n_experts != m->n_experts || x->shard != shard || x->type != b->type ||
+                x->rows != b->rows || x->cols != b->cols || x->row_bytes != b->row_bytes ||
+                x->file_offset != pack_blocks_at(&p->head) + first)
+                return err_set(e, -EINVAL, "%s: layer %u: its blocks are for other experts than the model's",
+                               p->path, il);
+        }
+    return 0;
+}
+
 /* --- opening -----------------------------------------------------------------------------------
  */
 
@@ -254,7 +284,7 @@ static int read_model(struct model *m, struct err *e)
     m->tensor = calloc(n, sizeof *m->tensor);
     if (!m->claimed || !m->tensor)
         return err_set(e, -ENOMEM, "%s: no memory for %zu tensors", m->path, n);
-    if (m->arch->read(m, e) || check_vocab(m, e) || count_tensors(m, e))
+    if (m->arch->read(m, e) || check_vocab(m, e) || count_tensors(m, e) || check_pack(m, e))
         return e && e->code ? e->code : -EINVAL;
     count_kinds(m);
     for (size_t i = 0; gguf_warning(m->g, i); i++)

@@ -8,6 +8,7 @@
  * FUZZ: coordinator/model/detok.c coordinator/model/merge.c coordinator/model/special.c
  * FUZZ: coordinator/model/split.c coordinator/model/unicode_table.c coordinator/model/utf8.c
  * FUZZ: coordinator/model/gguf.c coordinator/model/gguf_front.c coordinator/model/gguf_split.c
+ * FUZZ: coordinator/pack/pack.c -lxxhash
  * FUZZ: kernels/type/type.c shm/err.c
  */
 #include "coordinator/model/tokenizer.h"

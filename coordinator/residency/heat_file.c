@@ -12,6 +12,7 @@
 #include <xxhash.h>
 
 #include "coordinator/model/gguf.h"
+#include "coordinator/pack/pack.h"
 
 /* Little-endian, as this program's machines are: head, then n_layers * n_experts floats. */
 struct head {
@@ -72,10 +73,17 @@ int heat_identify(const struct gguf *g, struct heat_id *id, struct err *e)
 {
     XXH3_state_t *x = XXH3_createState();
     char *buf = malloc(CHUNK);
+    const struct pack *p = gguf_pack(g);
     XXH128_hash_t hash;
     int rc = 0;
 
     *id = (struct heat_id){0};
+    if (p) { /* the same experts: a pack knows its original's */
+        *id = (struct heat_id){{p->head.model[0], p->head.model[1]}, p->head.model[2]};
+        XXH3_freeState(x);
+        free(buf);
+        return 0;
+    }
     if (!x || !buf)
         rc = err_set(e, -ENOMEM, "no memory to identify the model");
     else

@@ -9,7 +9,7 @@
 struct gguf;
 
 /* Which model: sizes of all shards, and a hash of their parts before the tensors' data (names,
- * shapes, types, metadata). Reads those parts. */
+ * shapes, types, metadata). Reads those parts. A pack has the identity of what it was made from. */
 struct heat_id {
     uint64_t hash[2];
     uint64_t bytes; /* of all shards */

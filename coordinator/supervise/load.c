@@ -31,25 +31,13 @@ static int next_order(struct load *l, struct order *o)
     const struct load_config *c = l->c;
 
     if (l->tensor < c->m->n_tensors) {
-        const struct model_tensor *t = &c->m->tensor[l->tensor];
-        o->kind = ORDER_READ;
-        o->layer = UINT32_MAX;
-        o->expert = l->tensor;
-        o->n_pieces = 1;
-        o->piece[0] = (struct order_piece){
-            .shard = t->shard,
-            .seg = 0,
-            .file_off = t->file_offset & ~4095ull,
-            .bytes = trunk_room(t),
-            .need = trunk_shift(t) + t->bytes,
-            .dst = c->trunk_off[l->tensor],
-        };
+        pieces_trunk(c->pieces, l->tensor, c->trunk_off[l->tensor], o);
         l->tensor++;
         return 1;
     }
     while (c->resident && l->layer < c->geo->n_layers) {
         if (l->expert < table_layer(c->tables, l->layer)->n_experts) {
-            paging_order(c->geo, c->tables, l->layer, l->expert++, l->place++, o);
+            pieces_expert(c->pieces, l->layer, l->expert++, l->place++, o);
             return 1;
         }
         l->layer++;

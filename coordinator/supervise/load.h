@@ -12,6 +12,7 @@ struct load_config {
     struct pager_box *pager;
     struct bell *bells;
     struct worker *worker; /* the pager, for its error texts */
+    const struct pieces *pieces;
     const uint64_t *trunk_off; /* by trunk tensor: where its first block goes in the trunk segment */
     int resident;              /* experts too */
     int progress;              /* a bar on stderr */
@@ -19,13 +20,3 @@ struct load_config {
 /* Orders everything, waits for the answers, sets headers and entries of the experts. Returns bytes read
  * in *bytes. A read that fails is the pager's own line. */
 int load_all(const struct load_config *c, uint64_t *bytes, struct err *e);
-
-/* Where tensor i's bytes begin in the trunk segment, given the offset of its first block. */
-static inline uint64_t trunk_shift(const struct model_tensor *t)
-{
-    return t->file_offset & 4095;
-}
-static inline uint64_t trunk_room(const struct model_tensor *t)
-{
-    return round_up(trunk_shift(t) + t->bytes, 4096);
-}

@@ -24,31 +24,6 @@ struct paging {
     _Atomic int stop;
 };
 
-void paging_order(const struct geometry *g, struct tables *t, uint32_t layer, uint32_t expert,
-                  uint32_t place, struct order *o)
-{
-    const struct expert_layer *l = table_layer(t, layer);
-
-    o->kind = ORDER_READ;
-    o->layer = layer;
-    o->expert = expert;
-    o->n_pieces = 0;
-    for (uint32_t k = 0; k < g->n_nodes; k++)
-        for (int m = 0; m < N_MATS; m++) {
-            struct slab_piece p = slab_piece(l, expert, k, g->n_nodes, m);
-            if (!p.bytes)
-                continue;
-            o->piece[o->n_pieces++] = (struct order_piece){
-                .shard = l->m[m].shard,
-                .seg = 1 + k,
-                .file_off = p.file_off,
-                .bytes = round_up(p.shift + p.bytes, 4096),
-                .need = p.shift + p.bytes,
-                .dst = *table_slab_off(t, g, k, place) + p.off,
-            };
-        }
-}
-
 static size_t expert_at(const struct paging *p, uint32_t layer, uint32_t expert)
 {
     return (size_t)layer * p->c.geo->n_experts + expert;
@@ -70,7 +45,7 @@ static void read_into(struct paging *p, uint32_t i)
     struct place *pl = &p->place[i];
     struct order o = {.number = p->next_order, .prio = PRIO_DEMAND};
 
-    paging_order(p->c.geo, p->c.tables, pl->layer, pl->expert, i, &o);
+    pieces_expert(p->c.pieces, pl->layer, pl->expert, i, &o);
     *reading(p, p->next_order) = i;
     pl->order = p->next_order++;
     pl->state = PLACE_READING;

@@ -3,6 +3,7 @@
  * amendments and (after loading) the orders. */
 #pragma once
 #include "coordinator/residency/lru.h"
+#include "coordinator/supervise/pieces.h"
 #include "coordinator/supervise/watch.h"
 #include "shm/orders.h"
 #include "shm/size.h"
@@ -23,14 +24,10 @@ struct paging_config { /* borrowed until paging_stop */
     _Atomic uint64_t *used; /* last use by layer * n_experts + expert; written by the trunk */
     _Atomic uint64_t *disk_call; /* last call that was published with items on disk */
     struct watch **watch;   /* for what cannot go on */
+    const struct pieces *pieces;
 };
 struct paging;
 /* Starts the thread; board->watch is 1 from then on, so workers may sleep. */
 int paging_start(const struct paging_config *c, struct paging **out, struct err *e);
 void paging_stop(struct paging *p);
 const struct steward_counters *paging_counters(const struct paging *p);
-
-/* One read order of an expert's pieces on every node into slab `place`. Number and priority are the
- * caller's. Used by loading, too. */
-void paging_order(const struct geometry *g, struct tables *t, uint32_t layer, uint32_t expert,
-                  uint32_t place, struct order *o);
