@@ -5,10 +5,16 @@
 # make fuzz       libFuzzer targets, a short run each (needs clang; FUZZ_SECONDS=n)
 # make SAN=address|thread|undefined test    the same in build/SAN, with a sanitizer
 # make install PREFIX=/usr/local
+# make cuda       CUDA kernels and their tests in build/cuda (needs nvcc; CUDA_ARCH=90: one kind of
+#                 card, quick; the default list is what releases carry)
+# make cuda-test  runs the CUDA tests; without a card they are skipped, and say so
+# make cuda-bench builds and runs the CUDA timings
 #
 # Every folder's files are found by name: X.c is part of the folder's library, X_test.c a test
 # program, X_fuzz.c a fuzz target, X_bench.c a measuring program, main.c a program's entry,
-# X_avx2.c and X_avx512.c are compiled for that instruction set and chosen at run time.
+# X_avx2.c and X_avx512.c are compiled for that instruction set and chosen at run time. X.cu, X_test.cu
+# and X_bench.cu are the same for cards, and nothing but `make cuda` looks at them; X.cuh is included
+# by .cu files alone.
 
 SAN ?=
 B := build$(if $(SAN),/$(SAN))
@@ -44,6 +50,8 @@ SRC := $(sort $(wildcard kernels/*.c kernels/*/*.c shm/*.c coordinator/*.c coord
 	coordinator/*/*/*.c cpu-worker/*.c pager/*.c gpu-worker/*.c))
 HDR := $(sort $(wildcard kernels/*.h kernels/*/*.h shm/*.h coordinator/*.h coordinator/*/*.h \
 	coordinator/*/*/*.h cpu-worker/*.h pager/*.h gpu-worker/*.h))
+CUDA_SRC := $(sort $(wildcard kernels/*/*.cu gpu-worker/*.cu))
+CUDA_HDR := $(sort $(wildcard kernels/*.cuh kernels/*/*.cuh gpu-worker/*.cuh))
 pick = $(filter $(1),$(SRC))
 LIBSRC := $(filter-out %_test.c %_fuzz.c %_bench.c %/main.c,$(SRC))
 KERNELS := $(filter kernels/%,$(LIBSRC))
@@ -67,9 +75,10 @@ endif
 all: $(PROGS)
 
 # one id for the whole build: programs of another build refuse each other
-$(B)/build_id.h: $(SRC) $(HDR) Makefile
+ID_FILES := $(SRC) $(HDR) $(CUDA_SRC) $(CUDA_HDR) Makefile
+$(B)/build_id.h: $(ID_FILES)
 	@mkdir -p $(@D)
-	@printf '#define BUILD_ID "%.16s"\n' "$$(cat $(SRC) $(HDR) Makefile | sha256sum)" > $@.new
+	@printf '#define BUILD_ID "%.16s"\n' "$$(cat $(ID_FILES) | sha256sum)" > $@.new
 	@cmp -s $@.new $@ || mv $@.new $@; rm -f $@.new
 
 # flags by what a file is
@@ -109,6 +118,52 @@ $(B)/fuzz/%: %.c $(LIBSRC) $(HDR) $(B)/build_id.h
 	$(CLANG) -std=gnu11 -O1 -g -ffp-contract=off -I. -I$(B) -fsanitize=fuzzer,address,undefined \
 	    -fno-sanitize-recover=all -o $@ $< $$(sed -n 's/^.*FUZZ: *//p' $<) -lm
 
+# CUDA (kernels/ARITHMETIC.md, rule 2): the runtime is linked in, the driver is looked for when a
+# program asks for a card, so that the same program starts on a machine without one. Host code of
+# .cu files needs no C++ library.
+CUDA ?= /usr/local/cuda
+NVCC ?= $(firstword $(wildcard $(CUDA)/bin/nvcc) nvcc)
+CUDA_ARCH ?= 75 80 86 89 90 100 120
+comma := ,
+CUDA_CODE := $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a)$(comma)code=sm_$(a))
+ifneq ($(words $(CUDA_ARCH)),1) # cards that come later compile this at their first start
+CUDA_CODE += -gencode arch=compute_$(lastword $(CUDA_ARCH))$(comma)code=compute_$(lastword $(CUDA_ARCH))
+endif
+NVCCFLAGS += -std=c++17 -O3 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true \
+	-Werror all-warnings -I. -I$(B) $(CUDA_CODE) -Xcompiler -ffp-contract=off \
+	-Xcompiler -fno-exceptions -Xcompiler -fno-rtti -Xcompiler -fno-threadsafe-statics \
+	-Xcompiler -Wall -Xcompiler -Wextra
+CUDA_LIBS := -L$(CUDA)/lib64 -lcudart_static -ldl -lrt -lpthread -lm
+CUDA_LIBSRC := $(filter-out %_test.cu %_bench.cu,$(CUDA_SRC))
+CUDA_TESTS := $(patsubst %.cu,$(B)/cuda/test/%,$(filter %_test.cu,$(CUDA_SRC)))
+CUDA_BENCHES := $(patsubst %.cu,$(B)/cuda/bench/%,$(filter %_bench.cu,$(CUDA_SRC)))
+
+$(B)/cuda/obj/%.o: %.cu
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCCFLAGS) -MMD -MP -c -o $@ $<
+$(B)/cuda/lib/cuda.a: $(patsubst %.cu,$(B)/cuda/obj/%.o,$(CUDA_LIBSRC))
+	@mkdir -p $(@D); rm -f $@
+	ar rcs $@ $^
+# kernels know nothing but kernels: their tests and timings need no other library
+$(B)/cuda/lib/kernels.a: $(call obj,$(KERNELS))
+	@mkdir -p $(@D); rm -f $@
+	ar rcs $@ $^
+link_cuda = @mkdir -p $(@D); $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
+$(B)/cuda/test/kernels/%: $(B)/cuda/obj/kernels/%.o $(B)/cuda/lib/cuda.a $(B)/cuda/lib/kernels.a
+	$(link_cuda) $(CUDA_LIBS)
+$(B)/cuda/bench/kernels/%: $(B)/cuda/obj/kernels/%.o $(B)/cuda/lib/cuda.a $(B)/cuda/lib/kernels.a
+	$(link_cuda) $(CUDA_LIBS)
+$(B)/cuda/test/%: $(B)/cuda/obj/%.o $(B)/cuda/lib/cuda.a $(B)/lib/all.a
+	$(link_cuda) -fopenmp $(LDLIBS) $(CUDA_LIBS)
+$(B)/cuda/bench/%: $(B)/cuda/obj/%.o $(B)/cuda/lib/cuda.a $(B)/lib/all.a
+	$(link_cuda) -fopenmp $(LDLIBS) $(CUDA_LIBS)
+
+cuda: $(B)/cuda/lib/cuda.a $(CUDA_TESTS)
+cuda-test: cuda
+	@set -e; for t in $(CUDA_TESTS); do echo "$$t"; $$t; done
+cuda-bench: $(CUDA_BENCHES)
+	@set -e; for t in $(CUDA_BENCHES); do echo "$$t"; $$t; done
+
 tests: $(TESTS)
 fuzzers: $(FUZZERS)
 
@@ -128,7 +183,7 @@ compile_commands.json:
 clean:
 	rm -rf build
 
-.PHONY: all tests fuzzers test check bench fuzz install clean compile_commands.json
+.PHONY: all cuda cuda-test cuda-bench tests fuzzers test check bench fuzz install clean compile_commands.json
 .SECONDARY:
 # make reads what each object was made from
--include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
+-include $(shell find $(B)/obj $(B)/cuda/obj -name '*.d' 2>/dev/null)

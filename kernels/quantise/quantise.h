@@ -39,7 +39,7 @@ struct act {
 };
 static inline struct act act_parts(enum act_form form, const void *prepared, size_t n)
 {
-    const char *p = prepared;
+    const char *p = (const char *)prepared;
 
     return (struct act){(const int8_t *)p, (const float *)(p + act_d_at(n)),
                         p + act_sum_at(form, n)};
