@@ -27,6 +27,8 @@ static int check_piece(const struct order *o, uint32_t i, const struct check_bou
         return bad(o, i, "the file offset, not a whole block,", p->file_off, READ_ALIGN, e);
     if (p->dst % READ_ALIGN)
         return bad(o, i, "the place, not a whole block,", p->dst, READ_ALIGN, e);
+    if (p->flags)
+        return bad(o, i, "its flags", p->flags, 0, e);
     if (!p->bytes || p->bytes % READ_ALIGN)
         return bad(o, i, "the length, not whole blocks,", p->bytes, READ_ALIGN, e);
     if (!p->need || p->need > p->bytes)
@@ -48,6 +50,8 @@ int check_order(const struct order *o, uint64_t number, const struct check_bound
         return err_set(e, -EPROTO, "order %" PRIu64 ": kind %u is not known", number, o->kind);
     if (o->prio > PRIO_WARM)
         return err_set(e, -EPROTO, "order %" PRIu64 ": priority %u is not known", number, o->prio);
+    if (o->flags)
+        return err_set(e, -EPROTO, "order %" PRIu64 ": flags %u are not known", number, o->flags);
     if (!o->n_pieces || o->n_pieces > ORDER_PIECES)
         return err_set(e, -EPROTO, "order %" PRIu64 ": %u pieces (1 to %u)", number, o->n_pieces,
                        ORDER_PIECES);

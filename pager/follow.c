@@ -114,7 +114,7 @@ static void answer(struct pager *p, const struct job_result *res, int is_expert)
     count(&c->orders, 1);
     count(&c->expert_reads, is_expert && !res->failed);
     count(&c->errors, !!res->failed);
-    order_done(&p->geo, p->box, res->number, res->failed);
+    order_done(&p->geo, p->box, res->number, res->failed ? ORDER_WHY_IO : ORDER_WHY_OK, 0);
     /* the steward waits for it, and while a model is loaded the trunk's thread does */
     bell_ring(&p->bells[PROC_STEWARD], &p->board->asleep_steward);
     bell_ring_fenced(&p->bells[PROC_TRUNK], &p->board->asleep_trunk);

@@ -219,25 +219,56 @@ struct tables {
  *   head         coordinator, release, after the order's word
  *   slot.word    PUBLISHED(number)
  *   rung         coordinator, release, after the pager's bell: last order rung for
- * Answered by done[number % slots] in the pager's outbox, 2*number or 2*number+1 (failed; the text
- * went over the control socket before). A slot is used again when its order is answered. */
-#define ORDER_PIECES 24u /* three matrices, eight nodes */
-enum order_kind { ORDER_READ = 1 };
+ * Answered by done[number % slots] in the pager's outbox, 2*number or 2*number+1 (failed: why says
+ * how; if that ends the run the text went over the control socket before). A slot is used again when
+ * its order is answered.
+ *
+ * ORDER_READ    the pieces, at a priority. Done: every wanted byte is in its place. Failed: some are
+ *               not, and no read of it can land any more: the place may be used for something else.
+ * ORDER_CANCEL  of order `target`: reads not begun are dropped, those in the kernel are cancelled or
+ *               waited for; then the target is answered, failed with ORDER_WHY_CANCELLED, or done if
+ *               all its bytes came nevertheless. Until that answer its place stays its own.
+ * ORDER_RAISE   order `target` gets priority `prio`, if that is more urgent than its own.
+ * The last two are answered themselves as soon as the pager has seen to them, always "done"; a target
+ * that has been answered already is left alone. */
+#define ORDER_PIECES (3u * (2u * MAX_NODES - 1)) /* three matrices, each cut by nodes of a packed file
+                                                  * and by nodes of this run */
+enum order_kind { ORDER_READ = 1, ORDER_CANCEL = 2, ORDER_RAISE = 3 };
 enum order_prio { PRIO_DEMAND = 0, PRIO_PREFETCH = 1, PRIO_WARM = 2 };
-struct order_piece {   /* one read: whole 4 KiB blocks of the file that cover what is wanted */
+enum order_flag {
+    ORDER_SOFT = 1 /* a failure ends nothing, there is another source: told by CTL_LOG (warning), not
+                    * by CTL_ERROR */
+};
+enum order_why { /* of an answer "failed" */
+    ORDER_WHY_OK = 0,
+    ORDER_WHY_CANCELLED = 1,
+    ORDER_WHY_CHECKSUM = 2, /* a piece's bytes are not those that were packed */
+    ORDER_WHY_IO = 3
+};
+enum piece_flag {
+    PIECE_CHECK = 1, /* xxh is XXH3_64bits of the bytes [0, need) as they lie at dst; compared before
+                      * the order is answered */
+    PIECE_COPY = 2   /* file_off, need and dst are any bytes, bytes = need; read by way of blocks of
+                      * the pager's own, and nothing but the wanted bytes is written */
+};
+struct order_piece {   /* whole 4 KiB blocks of the file that cover what is wanted; or PIECE_COPY */
     uint32_t shard;
     uint32_t seg;      /* 0: trunk, 1 + node: slabs.node */
     uint64_t file_off; /* multiple of 4096 */
     uint64_t bytes;    /* multiple of 4096; the file may end earlier, see need */
     uint64_t need;     /* bytes that must arrive */
     uint64_t dst;      /* offset in the segment, multiple of 4096 */
+    uint64_t xxh;      /* PIECE_CHECK */
+    uint32_t flags;    /* enum piece_flag */
+    uint32_t reserved;
 };
 struct order {
     uint64_t number;
     uint32_t kind, prio;
     uint32_t layer, expert; /* for messages; layer 0xFFFFFFFF: a trunk tensor, expert = its index */
-    uint32_t n_pieces;
-    uint32_t reserved;
+    uint32_t n_pieces;      /* ORDER_READ: 1 .. ORDER_PIECES, else 0 */
+    uint32_t flags;         /* enum order_flag */
+    uint64_t target;        /* ORDER_CANCEL, ORDER_RAISE: the order it is about */
     struct order_piece piece[ORDER_PIECES];
 };
 struct order_slot {
@@ -248,14 +279,24 @@ struct orders {
     LINE _Atomic uint64_t head, rung;
     LINE struct order_slot slot[];
 };
-struct pager_counters {
-    _Atomic uint64_t orders, expert_reads, reads, bytes, retries, errors, sleeps, net_finds;
+struct pager_counters { /* relaxed, since the pager's start */
+    _Atomic uint64_t orders;       /* answered, of every kind */
+    _Atomic uint64_t expert_reads; /* orders done whose layer is one */
+    _Atomic uint64_t reads, bytes; /* results of reads; what came */
+    _Atomic uint64_t retries;
+    _Atomic uint64_t errors;       /* orders failed, cancelled ones not counted */
+    _Atomic uint64_t sleeps, net_finds;
+    _Atomic uint64_t cancelled, raised; /* orders answered as cancelled; raised while they were open */
+    _Atomic uint64_t bad_checksums;     /* pieces */
+    _Atomic uint64_t checked_bytes, checked_ns;
+    _Atomic uint64_t reserved[3];
 };
 struct pager_box { /* the pager's outbox */
     LINE _Atomic uint64_t heartbeat;
     LINE _Atomic uint32_t asleep;
     LINE struct pager_counters count;
-    LINE _Atomic uint64_t done[]; /* order_slots */
+    LINE _Atomic uint64_t done[]; /* order_slots; release. Behind it why[order_slots], relaxed, before
+                                   * it: enum order_why | failing piece << 8 */
 };
 
 /* ---- where things lie ---- */
@@ -322,7 +363,11 @@ static inline float *outbox_rows(const struct geometry *g, struct outbox *o, uin
 }
 static inline size_t pager_box_bytes(const struct geometry *g)
 {
-    return sizeof(struct pager_box) + g->order_slots * sizeof(uint64_t);
+    return sizeof(struct pager_box) + g->order_slots * (sizeof(uint64_t) + sizeof(uint32_t));
+}
+static inline _Atomic uint32_t *pager_why(const struct geometry *g, struct pager_box *b)
+{
+    return (_Atomic uint32_t *)(b->done + g->order_slots);
 }
 static inline size_t orders_bytes(const struct geometry *g)
 {

@@ -36,10 +36,15 @@ static inline int order_look(const struct geometry *g, struct orders *os, uint64
                ? LOOK_FOUND
                : LOOK_NOTHING;
 }
-/* Pager: the answer. */
-static inline void order_done(const struct geometry *g, struct pager_box *box, uint64_t number, int failed)
+/* Pager: the answer. piece: the one that failed (why: CHECKSUM, IO). */
+static inline void order_done(const struct geometry *g, struct pager_box *box, uint64_t number,
+                              enum order_why why, uint32_t piece)
 {
-    atomic_store_explicit(&box->done[number & (g->order_slots - 1)], 2 * number + !!failed,
+    uint64_t slot = number & (g->order_slots - 1);
+
+    atomic_store_explicit(&pager_why(g, box)[slot], (uint32_t)why | piece << 8,
+                          memory_order_relaxed);
+    atomic_store_explicit(&box->done[slot], 2 * number + (why != ORDER_WHY_OK),
                           memory_order_release);
 }
 /* Coordinator: 0 open, 1 done, -1 failed. */
@@ -48,4 +53,16 @@ static inline int order_answer(const struct geometry *g, struct pager_box *box, 
     uint64_t w = atomic_load_explicit(&box->done[number & (g->order_slots - 1)], memory_order_acquire);
 
     return w == 2 * number ? 1 : w == 2 * number + 1 ? -1 : 0;
+}
+/* Coordinator, after order_answer said -1 and before the slot is used again: enum order_why; *piece
+ * (may be NULL) the failing piece's index, to be checked before it is used as one. */
+static inline uint32_t order_why(const struct geometry *g, struct pager_box *box, uint64_t number,
+                                 uint32_t *piece)
+{
+    uint32_t w = atomic_load_explicit(&pager_why(g, box)[number & (g->order_slots - 1)],
+                                      memory_order_relaxed);
+
+    if (piece)
+        *piece = w >> 8;
+    return w & 255;
 }

@@ -34,8 +34,12 @@ static struct order order_of(uint64_t n)
         .number = n, .kind = ORDER_READ, .layer = (uint32_t)n, .n_pieces = 1 + n % ORDER_PIECES};
 
     for (uint32_t i = 0; i < o.n_pieces; i++)
-        o.piece[i] =
-            (struct order_piece){.shard = i, .file_off = n * 4096, .bytes = 4096 + i, .dst = n};
+        o.piece[i] = (struct order_piece){.shard = i,
+                                          .file_off = n * 4096,
+                                          .bytes = 4096 + i,
+                                          .dst = n,
+                                          .xxh = n * i,
+                                          .flags = PIECE_CHECK};
     return o;
 }
 
@@ -50,10 +54,16 @@ static int look(void *arg)
     return order_look(&g, w->a->os, w->next);
 }
 
+static enum order_why why_of(uint64_t n)
+{
+    return n % 7 ? ORDER_WHY_OK : n % 2 ? ORDER_WHY_IO : ORDER_WHY_CHECKSUM;
+}
+
 static int pager(struct all *a) /* every seventh order fails */
 {
     struct wait w = {a, 1};
     struct order o, want;
+    size_t size;
     uint32_t round = 0;
 
     while (w.next <= ORDERS) {
@@ -68,9 +78,10 @@ static int pager(struct all *a) /* every seventh order fails */
         }
         round = 0;
         want = order_of(w.next);
-        if (memcmp(&o, &want, sizeof o))
+        size = offsetof(struct order, piece) + want.n_pieces * sizeof *want.piece;
+        if (memcmp(&o, &want, size))
             return 1;
-        order_done(&g, a->box, w.next, w.next % 7 == 0);
+        order_done(&g, a->box, w.next, why_of(w.next), (uint32_t)w.next % ORDER_PIECES);
         w.next++;
     }
     return 0;
@@ -91,8 +102,9 @@ int main(void)
     for (uint64_t n = 1; answered < ORDERS;) {
         int how = order_answer(&g, a->box, answered + 1); /* of the oldest that is open */
         if (how) {
-            answered++;
+            uint32_t piece, why = order_why(&g, a->box, ++answered, &piece);
             wrong += how != (answered % 7 ? 1 : -1);
+            wrong += why != why_of(answered) || piece != answered % ORDER_PIECES;
         }
         if (n > ORDERS || !order_fits(&g, n, answered + 1) || !order_room(&g, a->box, n))
             continue;
