@@ -10,19 +10,28 @@
 
 int cmd_synth(int argc, char **argv);
 
-#define TYPES "q8_0|q4_k|q6_k|f16|bf16|f32"
-static const uint32_t type_of[] = {W_Q8_0, W_Q4_K, W_Q6_K, W_F16, W_BF16, W_F32};
+#define TYPES "q8_0|q4_k|q6_k|iq4_nl|f16|bf16|f32"
+static const uint32_t type_of[] = {W_Q8_0, W_Q4_K, W_Q6_K, W_IQ4_NL, W_F16, W_BF16, W_F32};
 
 struct options {
-    struct synth_shape s;
+    struct synth_shape s; /* 0 where the command line says nothing: the model's */
     const char *out;
-    int type, trunk_type;
+    int model, preset, type, down_type, trunk_type;
+};
+
+/* Shapes of real models, as far as qwen3moe's layers have them: of the two others, experts, heads
+ * and vocabulary are the model's, attention is plain and there is no shared expert. */
+#define MODELS "qwen3-30b|qwen3.8-flash|glm-5.3-flash"
+static const struct synth_shape models[] = {
+    {48, 2048, 768, 128, 8, 32, 4, 128, 151936, 40960, .tokenizer = NULL},
+    {48, 2560, 640, 512, 10, 24, 2, 256, 248320, 262144, .tokenizer = NULL},
+    {42, 4096, 2048, 288, 8, 64, 4, 128, 154880, 262144, .tokenizer = NULL},
 };
 
 #define NUMBER(flag, field, text, least, most)                                                     \
     {                                                                                              \
         .name = flag, .arg = "N", .help = text, .kind = FLAG_U32,                                  \
-        .at = offsetof(struct options, s.field), .min = least, .max = most                         \
+        .at = offsetof(struct options, s.field), .min = least, .max = most, .shown = ""            \
     }
 
 static const struct flag flags[] = {
@@ -33,6 +42,18 @@ static const struct flag flags[] = {
      .kind = FLAG_STRING,
      .at = offsetof(struct options, out),
      .required = 1},
+    {.name = "model",
+     .arg = "NAME",
+     .help = "shapes of a real model: " MODELS,
+     .kind = FLAG_CHOICE,
+     .at = offsetof(struct options, model),
+     .choices = MODELS},
+    {.name = "preset",
+     .arg = "NAME",
+     .help = "how experts are chosen: " SYNTH_PRESETS,
+     .kind = FLAG_CHOICE,
+     .at = offsetof(struct options, preset),
+     .choices = SYNTH_PRESETS},
     NUMBER("layers", layers, "layers", 1, 512),
     NUMBER("embd", embd, "width of the model", 1, 1 << 20),
     NUMBER("ff", ff, "hidden width of one expert", 1, 1 << 20),
@@ -43,7 +64,7 @@ static const struct flag flags[] = {
     NUMBER("head-dim", head_dim, "width of a head", 2, 4096),
     {.name = "vocab",
      .arg = "N",
-     .help = "tokens (default 151936, or the tokenizer's)",
+     .help = "tokens (default: the tokenizer's, if one is copied)",
      .kind = FLAG_U32,
      .at = offsetof(struct options, s.vocab),
      .min = SYNTH_VOCAB_MIN,
@@ -56,6 +77,14 @@ static const struct flag flags[] = {
      .kind = FLAG_CHOICE,
      .at = offsetof(struct options, type),
      .choices = TYPES},
+    {.name = "down-type",
+     .arg = "TYPE",
+     .help = "down matrices of experts (default: as --type; iq4_nl or q8_0 where --ff is no whole "
+             "blocks of it)",
+     .kind = FLAG_CHOICE,
+     .at = offsetof(struct options, down_type),
+     .choices = TYPES,
+     .shown = ""},
     {.name = "trunk-type",
      .arg = "TYPE",
      .help = "matrices of the trunk: the same choice",
@@ -88,8 +117,41 @@ static int check(const struct synth_shape *s)
     return 0;
 }
 
+static uint32_t or (uint32_t given, uint32_t model)
+{
+    return given ? given : model;
+}
+
+/* What the command line left open. */
+static void take_shape(struct synth_shape *s, const struct synth_shape *m)
+{
+    s->layers = or (s->layers, m->layers);
+    s->embd = or (s->embd, m->embd);
+    s->ff = or (s->ff, m->ff);
+    s->experts = or (s->experts, m->experts);
+    s->used = or (s->used, m->used);
+    s->heads = or (s->heads, m->heads);
+    s->kv_heads = or (s->kv_heads, m->kv_heads);
+    s->head_dim = or (s->head_dim, m->head_dim);
+    s->ctx = or (s->ctx, m->ctx);
+}
+
+static void take_types(struct options *o)
+{
+    uint32_t ff = o->s.ff;
+
+    o->s.type = type_of[o->type];
+    o->s.trunk_type = type_of[o->trunk_type];
+    if (o->down_type >= 0)
+        o->s.down_type = type_of[o->down_type];
+    else if (ff % type_info(o->s.type)->block_values && !(ff % 32))
+        o->s.down_type = o->s.type == W_Q4_K ? W_IQ4_NL : W_Q8_0; /* as real files have it */
+    else
+        o->s.down_type = o->s.type;
+}
+
 /* The size that the tokenizer brings, where none was asked for. */
-static int take_vocab(struct synth_shape *s, struct err *e)
+static int take_vocab(struct synth_shape *s, uint32_t vocab, struct err *e)
 {
     struct gguf_array tokens = {0};
     struct gguf *g = NULL;
@@ -97,7 +159,7 @@ static int take_vocab(struct synth_shape *s, struct err *e)
 
     if (s->vocab)
         return 0;
-    s->vocab = 151936;
+    s->vocab = vocab;
     if (!s->tokenizer)
         return 0;
     rc = gguf_open(s->tokenizer, &g, e);
@@ -111,40 +173,30 @@ static int take_vocab(struct synth_shape *s, struct err *e)
 
 int cmd_synth(int argc, char **argv)
 {
-    /* Qwen3-30B-A3B */
-    struct options o = {.s = {.layers = 48,
-                              .embd = 2048,
-                              .ff = 768,
-                              .experts = 128,
-                              .used = 8,
-                              .heads = 32,
-                              .kv_heads = 4,
-                              .head_dim = 128,
-                              .ctx = 40960,
-                              .seed = 1},
-                        .type = 1};
-    struct args a = {.verb = "synth",
-                     .about =
-                         "write a model of qwen3moe's shapes with random weights, to measure with",
-                     .usage = "-o FILE [options]",
-                     .notes = "The defaults are the shapes of Qwen3-30B-A3B.",
-                     .part = {{flags, &o}}};
+    struct options o = {.s = {.seed = 1}, .type = 1, .down_type = -1};
+    struct args a = {
+        .verb = "synth",
+        .about = "write a qwen3moe model of true shapes with random weights, to measure with",
+        .usage = "-o FILE [options]",
+        .notes = "Shapes that are not given are those of --model.",
+        .part = {{flags, &o}}};
     struct err e = {0};
     uint64_t bytes = 0;
     int status;
 
     if (args_parse(&a, argc, argv, &status))
         return status;
+    take_shape(&o.s, &models[o.model]);
     status = check(&o.s);
     if (status)
         return status;
-    o.s.type = type_of[o.type];
-    o.s.trunk_type = type_of[o.trunk_type];
-    if (take_vocab(&o.s, &e) || synth_write(&o.s, o.out, &bytes, &e)) {
+    take_types(&o);
+    o.s.preset = (enum synth_preset)o.preset;
+    if (take_vocab(&o.s, models[o.model].vocab, &e) || synth_write(&o.s, o.out, &bytes, &e)) {
         fprintf(stderr, "conclave: synth: %s\n", e.msg);
         return 1;
     }
-    printf("%s: %" PRIu64 " bytes, %u layers of %u experts in %s\n", o.out, bytes, o.s.layers,
-           o.s.experts, type_info(o.s.type)->name);
+    printf("%s: %" PRIu64 " bytes, %u layers of %u experts in %s, preset %s\n", o.out, bytes,
+           o.s.layers, o.s.experts, type_info(o.s.type)->name, synth_preset_name(o.s.preset));
     return fflush(stdout) ? 1 : 0;
 }

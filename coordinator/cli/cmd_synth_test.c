@@ -1,6 +1,7 @@
 /* Synthetic models: read back by the model's own reader, values by the kernels' dequantiser, bytes
  * a function of the options. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,53 @@ static void test_values(uint32_t type)
           squares / N * 2048);
     free(raw);
     free(x);
+}
+
+static void test_same(uint32_t type)
+{
+    static const double values[] = {0, 2, -0.25};
+    struct synth_fill f;
+    struct err e = {0};
+    uint64_t bytes;
+    uint8_t raw[4096];
+    float x[512];
+
+    CHECK_EQ(type_row_bytes(type, 512, &bytes), 0);
+    for (int k = 0; k < 3; k++) {
+        CHECK_EQ(synth_fill_same(&f, type, values[k], &e), 0);
+        synth_fill_blocks(&f, raw, bytes);
+        dequant_row(type, raw, 512, x);
+        for (int i = 0; i < 512; i++)
+            if (!(fabs(x[i] - values[k]) <= 1e-3 * fabs(values[k]))) {
+                CHECK(0, "%s: value %d is %g, wanted %g", type_info(type)->name, i, x[i],
+                      values[k]);
+                return;
+            }
+    }
+}
+
+/* What a preset asks for is what its numbers say. */
+static void test_routing(void)
+{
+    struct synth_routing r;
+    struct err e = {0};
+
+    CHECK_EQ(synth_routing(SYNTH_FLAT, 2048, 128, 1e6, 128, 8, 32, &r, &e), 0);
+    CHECK(r.n_const + r.n_slow == 0 && r.bias == 0 && r.slow == 0, "flat is not flat");
+    CHECK_EQ(synth_routing(SYNTH_LOCAL, 2048, 128, 1e6, 128, 8, 256, &r, &e), 0);
+    CHECK_EQ(r.n_const, 256);
+    CHECK_EQ(r.n_slow, 256);
+    CHECK(r.bias == 0 && r.slow > 1, "local: bias %g, slow %g", r.bias, r.slow);
+    for (uint32_t dim = 32; dim <= 256; dim *= 2) {
+        CHECK_EQ(synth_routing(SYNTH_SKEWED, 2048, dim, 1e6, 288, 8, 32, &r, &e), 0);
+        CHECK(fabs(r.mean_rms * r.mean_rms * 28 - 1) < 0.02,
+              "heads of %u: a running mean of %g tokens", dim, 1 / (r.mean_rms * r.mean_rms));
+        CHECK(r.pair[0] < r.pair[1] && r.pair[1] < r.pair[2] && r.pair[2] < dim / 2, "pairs");
+    }
+    CHECK(synth_bias(0.25, 0.25, 128, 8) < 1e-6, "no skew asked for, some given");
+    CHECK(synth_bias(0.25, 0.5, 128, 8) < synth_bias(0.25, 0.75, 128, 8), "more skew, less bias");
+    CHECK_EQ(synth_routing(SYNTH_LOCAL, 512, 128, 1e6, 128, 8, 256, &r, &e), -EINVAL);
+    CHECK_EQ(synth_routing(SYNTH_LOCAL, 512, 8, 1e6, 128, 8, 32, &r, &e), -EINVAL);
 }
 
 static void test_reads_back(const char *type)
@@ -191,6 +239,8 @@ static void test_refusals(void)
     CHECK_EQ(synth(path, "--type q9"), 2);
     CHECK_EQ(synth(path, "--layers 0"), 2);
     CHECK_EQ(synth(path, "--ff 100 --type q4_k"), 1);
+    CHECK_EQ(synth(path, "--preset local --trunk-type q4_k"), 1);
+    CHECK_EQ(synth(path, "--preset global"), 2);
     CHECK_EQ(synth(path, "--tokenizer /dev/null"), 1);
     CHECK_EQ(synth("/nowhere/x.gguf", ""), 1);
     CHECK(access(path, F_OK) && access(in_dir("r.gguf.part"), F_OK), "something was left behind");
@@ -198,14 +248,17 @@ static void test_refusals(void)
 
 int main(void)
 {
-    static const uint32_t types[] = {W_Q8_0, W_Q4_K, W_Q6_K, W_F16, W_BF16, W_F32};
+    static const uint32_t types[] = {W_Q8_0, W_Q4_K, W_Q6_K, W_IQ4_NL, W_F16, W_BF16, W_F32};
     const char *d = getenv("TMPDIR");
 
     mkdir("build", 0777);
     mkdir("build/tmp", 0777);
     snprintf(dir, sizeof dir, "%s", d ? d : "build/tmp");
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         test_values(types[i]);
+        test_same(types[i]);
+    }
+    test_routing();
     test_reads_back("q8_0");
     test_reads_back("q4_k");
     test_reads_back("q6_k");

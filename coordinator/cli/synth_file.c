@@ -25,13 +25,29 @@ enum {
     CHUNK = 8 << 20,   /* bytes of weights made at a time, less what is no whole block */
     WINDOW = 64 << 20, /* bytes written before the ones before them are waited for and forgotten */
 };
+#define ROPE_BASE 1e6f
 #define CONTENTS "Random weights in a real model's shapes, for measurements."
+
+/* The residual's columns by what they are for: synth_routing.h. */
+enum part { CONST, SLOW, OWN, PARTS };
+
+/* How a tensor's values are made. */
+enum making {
+    RANDOM,  /* deviation sd x by_col of the column's part x by_row of the row's */
+    ONES,    /* f32 */
+    QK_NORM, /* f32, one head */
+    ROUTER,  /* f32 */
+};
 
 struct tensor {
     char name[64];
+    enum making making;
     uint32_t type, n_dims;
     uint64_t dims[3], bytes, offset;
-    double sd; /* 0: all ones, f32 */
+    double sd;
+    int cols_parted, rows_parted; /* its columns, its rows are the residual's */
+    double by_col[PARTS], by_row[PARTS];
+    double embedded; /* not 0: all values of the const columns */
 };
 
 struct front { /* the file's front part, grown as it is written */
@@ -130,8 +146,8 @@ static void keys_of_shape(struct front *f, const struct synth_shape *s)
 {
     char name[128];
 
-    snprintf(name, sizeof name, "synthetic qwen3moe, %u layers of %u experts, seed %" PRIu64,
-             s->layers, s->experts, s->seed);
+    snprintf(name, sizeof name, "synthetic qwen3moe, %s, %u layers of %u experts, seed %" PRIu64,
+             synth_preset_name(s->preset), s->layers, s->experts, s->seed);
     key_text(f, "general.architecture", "qwen3moe");
     key_text(f, "general.type", "model");
     key_text(f, "general.name", name);
@@ -151,7 +167,7 @@ static void keys_of_shape(struct front *f, const struct synth_shape *s)
     key_u32(f, "qwen3moe.attention.key_length", s->head_dim);
     key_u32(f, "qwen3moe.attention.value_length", s->head_dim);
     key_f32(f, "qwen3moe.attention.layer_norm_rms_epsilon", 1e-6f);
-    key_f32(f, "qwen3moe.rope.freq_base", 1e6f);
+    key_f32(f, "qwen3moe.rope.freq_base", ROPE_BASE);
 }
 
 static void made_tokenizer(struct front *f, uint32_t vocab)
@@ -277,72 +293,130 @@ static int copy_tokenizer(struct front *f, const struct synth_shape *s, struct e
 
 /* ---- the tensors ---- */
 
-__attribute__((format(printf, 8, 9))) static int add(struct layout *l, uint32_t type, uint64_t cols,
-                                                     uint64_t rows, uint64_t experts, double sd,
-                                                     struct err *e, const char *fmt, ...)
+/* Deviations of what enters the residual, where the embedding's own part has 1. */
+#define CONST_VALUE 2.0    /* its const part */
+#define MOE_RMS 0.27       /* top-k's sum over experts whose matrices keep a vector's length */
+#define MOE_TOTAL 0.5      /* all layers' experts together */
+#define ATTENTION_PART 0.5 /* of a running mean, all layers together */
+#define QK_NOISE 0.2       /* of q's and k's rows, beside the const columns */
+
+__attribute__((format(printf, 8, 9))) static int add(struct layout *l, struct tensor t,
+                                                     uint32_t type, uint64_t cols, uint64_t rows,
+                                                     uint64_t experts, struct err *e,
+                                                     const char *fmt, ...)
 {
-    struct tensor *t = &l->t[l->n++];
     uint64_t row_bytes;
     va_list ap;
 
-    *t = (struct tensor){.type = sd > 0 ? type : W_F32, .sd = sd, .dims = {cols, rows, experts}};
+    t.type = type;
+    t.dims[0] = cols;
+    t.dims[1] = rows;
+    t.dims[2] = experts;
     va_start(ap, fmt);
-    vsnprintf(t->name, sizeof t->name, fmt, ap);
+    vsnprintf(t.name, sizeof t.name, fmt, ap);
     va_end(ap);
-    t->n_dims = experts > 1 ? 3 : rows > 1 ? 2 : 1;
-    if (type_row_bytes(t->type, cols, &row_bytes))
+    t.n_dims = experts > 1 ? 3 : rows > 1 ? 2 : 1;
+    if (type_row_bytes(t.type, cols, &row_bytes))
         return err_set(e, -EINVAL,
                        "%s: rows of %" PRIu64 " values are no whole blocks of type %s (%u values)",
-                       t->name, cols, type_info(t->type)->name, type_info(t->type)->block_values);
-    if (u64_mul(row_bytes, rows, &t->bytes) || u64_mul(t->bytes, experts, &t->bytes) ||
-        u64_add(l->next, t->bytes, &l->next) || l->next > INT64_MAX / 2)
-        return err_set(e, -EOVERFLOW, "%s: the file would be too large", t->name);
-    t->offset = l->next - t->bytes;
+                       t.name, cols, type_info(t.type)->name, type_info(t.type)->block_values);
+    if (u64_mul(row_bytes, rows, &t.bytes) || u64_mul(t.bytes, experts, &t.bytes) ||
+        u64_add(l->next, t.bytes, &l->next) || l->next > INT64_MAX / 2)
+        return err_set(e, -EOVERFLOW, "%s: the file would be too large", t.name);
+    t.offset = l->next - t.bytes;
     l->next = round_up(l->next, ALIGNMENT);
+    l->t[l->n++] = t;
     return 0;
 }
 
-static int add_layer(struct layout *l, const struct synth_shape *s, uint32_t i, struct err *e)
+static int add_ones(struct layout *l, uint64_t n, struct err *e, const char *fmt, uint32_t i)
+{
+    char name[64];
+
+    snprintf(name, sizeof name, fmt, i);
+    return add(l, (struct tensor){.making = ONES}, W_F32, n, 1, 1, e, "%s", name);
+}
+
+static int add_attention(struct layout *l, const struct synth_shape *s,
+                         const struct synth_routing *r, uint32_t i, struct err *e)
 {
     uint64_t q = (uint64_t)s->heads * s->head_dim, kv = (uint64_t)s->kv_heads * s->head_dim;
-    double by_embd = 1 / sqrt(s->embd), by_q = 1 / sqrt((double)q), by_ff = 1 / sqrt(s->ff);
-    int rc = add(l, 0, s->embd, 1, 1, 0, e, "blk.%u.attn_norm.weight", i);
+    double by_embd = 1 / sqrt(s->embd), share = ATTENTION_PART / sqrt(s->layers);
+    struct tensor norm = {.making = r->n_const ? QK_NORM : ONES};
+    struct tensor qk = {.sd = by_embd, .by_col = {1, 1, 1}, .by_row = {1, 1, 1}};
+    struct tensor v = {.sd = 1 / sqrt(s->embd - r->n_const - r->n_slow),
+                       .cols_parted = 1,
+                       .by_col = {0, 0, 1},
+                       .by_row = {1, 1, 1}};
+    struct tensor o = {.sd = 1 / sqrt((double)q),
+                       .rows_parted = 1,
+                       .by_col = {1, 1, 1},
+                       .by_row = {0, i ? 0 : 1 / r->mean_rms, share}};
+    int rc;
 
-    rc = rc ? rc : add(l, s->trunk_type, s->embd, q, 1, by_embd, e, "blk.%u.attn_q.weight", i);
-    rc = rc ? rc : add(l, s->trunk_type, s->embd, kv, 1, by_embd, e, "blk.%u.attn_k.weight", i);
-    rc = rc ? rc : add(l, s->trunk_type, s->embd, kv, 1, by_embd, e, "blk.%u.attn_v.weight", i);
-    rc = rc ? rc : add(l, 0, s->head_dim, 1, 1, 0, e, "blk.%u.attn_q_norm.weight", i);
-    rc = rc ? rc : add(l, 0, s->head_dim, 1, 1, 0, e, "blk.%u.attn_k_norm.weight", i);
-    rc = rc ? rc : add(l, s->trunk_type, q, s->embd, 1, by_q, e, "blk.%u.attn_output.weight", i);
-    rc = rc ? rc : add(l, 0, s->embd, 1, 1, 0, e, "blk.%u.ffn_norm.weight", i);
-    rc = rc ? rc
-            : add(l, W_F32, s->embd, s->experts, 1, by_embd, e, "blk.%u.ffn_gate_inp.weight", i);
-    rc = rc ? rc
-            : add(l, s->type, s->embd, s->ff, s->experts, by_embd, e, "blk.%u.ffn_gate_exps.weight",
-                  i);
-    rc = rc ? rc
-            : add(l, s->type, s->embd, s->ff, s->experts, by_embd, e, "blk.%u.ffn_up_exps.weight",
-                  i);
-    rc = rc ? rc
-            : add(l, s->type, s->ff, s->embd, s->experts, by_ff, e, "blk.%u.ffn_down_exps.weight",
-                  i);
+    if (r->n_const) {
+        qk.cols_parted = 1;
+        qk.embedded = by_embd;
+        qk.by_col[SLOW] = 0;
+        qk.by_col[OWN] = QK_NOISE;
+    }
+    rc = add(l, qk, s->trunk_type, s->embd, q, 1, e, "blk.%u.attn_q.weight", i);
+    rc = rc ? rc : add(l, qk, s->trunk_type, s->embd, kv, 1, e, "blk.%u.attn_k.weight", i);
+    rc = rc ? rc : add(l, v, s->trunk_type, s->embd, kv, 1, e, "blk.%u.attn_v.weight", i);
+    rc = rc ? rc : add(l, norm, W_F32, s->head_dim, 1, 1, e, "blk.%u.attn_q_norm.weight", i);
+    rc = rc ? rc : add(l, norm, W_F32, s->head_dim, 1, 1, e, "blk.%u.attn_k_norm.weight", i);
+    rc = rc ? rc : add(l, o, s->trunk_type, q, s->embd, 1, e, "blk.%u.attn_output.weight", i);
     return rc;
 }
 
-static int lay_out(struct layout *l, const struct synth_shape *s, struct err *e)
+static int add_experts(struct layout *l, const struct synth_shape *s, uint32_t i, struct err *e)
 {
+    struct tensor up = {.sd = 1 / sqrt(s->embd), .by_col = {1, 1, 1}, .by_row = {1, 1, 1}};
+    struct tensor down = {.sd = MOE_TOTAL / MOE_RMS / sqrt(s->layers) / sqrt(s->ff),
+                          .rows_parted = 1,
+                          .by_col = {1, 1, 1},
+                          .by_row = {0, 0, 1}};
+    int rc = add(l, (struct tensor){.making = ROUTER}, W_F32, s->embd, s->experts, 1, e,
+                 "blk.%u.ffn_gate_inp.weight", i);
+
+    rc = rc ? rc
+            : add(l, up, s->type, s->embd, s->ff, s->experts, e, "blk.%u.ffn_gate_exps.weight", i);
+    rc = rc ? rc
+            : add(l, up, s->type, s->embd, s->ff, s->experts, e, "blk.%u.ffn_up_exps.weight", i);
+    rc = rc ? rc
+            : add(l, down, s->down_type, s->ff, s->embd, s->experts, e,
+                  "blk.%u.ffn_down_exps.weight", i);
+    return rc;
+}
+
+static int lay_out(struct layout *l, const struct synth_shape *s, const struct synth_routing *r,
+                   struct err *e)
+{
+    /* an embedding is looked up, not multiplied: its values are of the size of a normed vector's */
+    struct tensor embd = {.sd = 1,
+                          .cols_parted = 1,
+                          .by_col = {0, 0, 1},
+                          .by_row = {1, 1, 1},
+                          .embedded = CONST_VALUE};
+    /* the head looks at the token's own part: the rest hardly changes from one to the next */
+    struct tensor head = {.sd = 1 / sqrt(s->embd - r->n_const - r->n_slow),
+                          .cols_parted = 1,
+                          .by_col = {0, 0, 1},
+                          .by_row = {1, 1, 1}};
     int rc;
 
     l->t = calloc(3 + (size_t)s->layers * TENSORS_A_LAYER, sizeof *l->t);
     if (!l->t)
         return err_set(e, -ENOMEM, "no memory for the tensors of %u layers", s->layers);
-    /* an embedding is looked up, not multiplied: its values are of the size of a normed vector's */
-    rc = add(l, s->trunk_type, s->embd, s->vocab, 1, 1, e, "token_embd.weight");
-    for (uint32_t i = 0; i < s->layers && !rc; i++)
-        rc = add_layer(l, s, i, e);
-    rc = rc ? rc : add(l, 0, s->embd, 1, 1, 0, e, "output_norm.weight");
-    rc = rc ? rc
-            : add(l, s->trunk_type, s->embd, s->vocab, 1, 1 / sqrt(s->embd), e, "output.weight");
+    rc = add(l, embd, s->trunk_type, s->embd, s->vocab, 1, e, "token_embd.weight");
+    for (uint32_t i = 0; i < s->layers && !rc; i++) {
+        rc = add_ones(l, s->embd, e, "blk.%u.attn_norm.weight", i);
+        rc = rc ? rc : add_attention(l, s, r, i, e);
+        rc = rc ? rc : add_ones(l, s->embd, e, "blk.%u.ffn_norm.weight", i);
+        rc = rc ? rc : add_experts(l, s, i, e);
+    }
+    rc = rc ? rc : add_ones(l, s->embd, e, "output_norm.weight", 0);
+    rc = rc ? rc : add(l, head, s->trunk_type, s->embd, s->vocab, 1, e, "output.weight");
     return rc;
 }
 
@@ -411,37 +485,145 @@ static int out_write(struct out *o, const void *data, size_t n, struct err *e)
     return 0;
 }
 
-static int write_tensor(struct out *o, const struct tensor *t, uint64_t seed, uint8_t *room,
-                        struct err *e)
-{
-    static const uint8_t zeros[ALIGNMENT];
-    struct synth_fill f;
-    size_t whole;
-    int rc;
+/* A tensor's rows as runs of columns of one part; a part that is empty has no run. */
+struct rows {
+    uint64_t row_end[PARTS];
+    size_t run_bytes[PARTS];
+    size_t bytes;                         /* a row's */
+    struct synth_fill fill[PARTS][PARTS]; /* by row, by column */
+};
 
-    if (t->sd > 0) {
-        rc = synth_fill_begin(&f, t->type, t->sd, seed, e);
-        if (rc)
-            return rc;
+static int rows_begin(struct rows *w, const struct tensor *t, const struct synth_routing *r,
+                      uint64_t seed, struct err *e)
+{
+    uint64_t cols[PARTS] = {r->n_const, r->n_slow, t->dims[0] - r->n_const - r->n_slow};
+    uint64_t bytes;
+    int rc = 0;
+
+    memset(w, 0, sizeof *w);
+    if (!t->cols_parted) {
+        cols[OWN] = t->dims[0];
+        cols[CONST] = cols[SLOW] = 0;
     }
-    whole = CHUNK - CHUNK % (t->sd > 0 ? f.block_bytes : 4);
-    for (uint64_t left = t->bytes; left;) {
-        size_t n = left < whole ? (size_t)left : whole;
-        if (t->sd > 0)
-            synth_fill_blocks(&f, room, n);
-        else
-            for (size_t i = 0; i < n; i += 4)
-                memcpy(room + i, &(float){1}, 4);
-        rc = out_write(o, room, n, e);
-        if (rc)
-            return rc;
-        left -= n;
+    for (int c = 0; c < PARTS && !rc; c++) {
+        rc = type_row_bytes(t->type, cols[c], &bytes)
+                 ? err_set(e, -EINVAL, "%s: %" PRIu64 " columns are no whole blocks", t->name,
+                           cols[c])
+                 : 0;
+        w->run_bytes[c] = bytes;
+        w->bytes += bytes;
     }
-    return out_write(o, zeros, round_up(t->bytes, ALIGNMENT) - t->bytes, e);
+    w->row_end[CONST] = t->rows_parted ? r->n_const : 0;
+    w->row_end[SLOW] = t->rows_parted ? r->n_const + r->n_slow : 0;
+    w->row_end[OWN] = t->dims[1];
+    for (int i = 0; i < PARTS; i++)
+        for (int c = 0; c < PARTS && !rc; c++)
+            rc = c == CONST && t->embedded != 0
+                     ? synth_fill_same(&w->fill[i][c], t->type, t->embedded, e)
+                     : synth_fill_begin(
+                           &w->fill[i][c], t->type, t->sd * t->by_row[i] * t->by_col[c],
+                           seed + (uint64_t)(PARTS * i + c + 1) * 0xD1B54A32D192ED03ull, e);
+    return rc;
 }
 
-static int write_all(struct out *o, const struct front *f, const struct layout *l, uint64_t seed,
-                     struct err *e)
+/* n whole rows, the first of them row `at` of its matrix. */
+static void rows_fill(struct rows *w, uint64_t at, uint8_t *out, size_t n, uint64_t rows)
+{
+    for (; n--; at = at + 1 < rows ? at + 1 : 0) {
+        int i = at < w->row_end[CONST] ? CONST : at < w->row_end[SLOW] ? SLOW : OWN;
+        for (int c = 0; c < PARTS; out += w->run_bytes[c++])
+            synth_fill_blocks(&w->fill[i][c], out, w->run_bytes[c]);
+    }
+}
+
+static int write_random(struct out *o, const struct tensor *t, const struct synth_routing *r,
+                        uint64_t seed, uint8_t *room, struct err *e)
+{
+    struct rows *w = malloc(sizeof *w);
+    uint64_t row = 0, n_rows = t->dims[1] * t->dims[2];
+    int rc = w ? rows_begin(w, t, r, seed, e) : err_set(e, -ENOMEM, "no memory for a row");
+
+    if (!rc && w->bytes > CHUNK)
+        rc = err_set(e, -EINVAL, "%s: a row of %zu bytes is too long", t->name, w->bytes);
+    while (!rc && row < n_rows) {
+        size_t n = CHUNK / w->bytes;
+        n = n_rows - row < n ? (size_t)(n_rows - row) : n;
+        rows_fill(w, row % t->dims[1], room, n, t->dims[1]);
+        rc = out_write(o, room, n * w->bytes, e);
+        row += n;
+    }
+    free(w);
+    return rc;
+}
+
+/* Scores of deviation 1 from a token's own part, r->slow from the slow part, and an expert's bias.
+ */
+static void router_row(const struct synth_routing *r, uint32_t embd, struct synth_fill own[PARTS],
+                       double bias, float *row)
+{
+    for (uint32_t i = 0; i < r->n_const; i++)
+        row[i] = (float)(bias / (r->n_const * CONST_VALUE));
+    synth_fill_blocks(&own[SLOW], row + r->n_const, r->n_slow * sizeof *row);
+    synth_fill_blocks(&own[OWN], row + r->n_const + r->n_slow,
+                      (embd - r->n_const - r->n_slow) * sizeof *row);
+}
+
+/* A sum of twelve: near enough to normal, and the same on every machine. */
+static double normal(struct synth_fill *f)
+{
+    float x[12];
+    double sum = 0;
+
+    synth_fill_blocks(f, x, sizeof x);
+    for (int i = 0; i < 12; i++)
+        sum += x[i];
+    return sum;
+}
+
+static int write_router(struct out *o, const struct tensor *t, const struct synth_routing *r,
+                        uint64_t seed, uint8_t *room, struct err *e)
+{
+    uint32_t embd = (uint32_t)t->dims[0];
+    struct synth_fill f[PARTS];
+    double sd[PARTS] = {r->bias / sqrt(12), r->n_slow ? r->slow / sqrt(r->n_slow) : 0,
+                        1 / sqrt(embd - r->n_const - r->n_slow)};
+    int rc = 0;
+
+    for (int c = 0; c < PARTS && !rc; c++)
+        rc = synth_fill_begin(&f[c], W_F32, sd[c], seed + (uint64_t)c * 0xD1B54A32D192ED03ull, e);
+    for (uint64_t k = 0; k < t->dims[1] && !rc; k++) {
+        router_row(r, embd, f, normal(&f[CONST]), (float *)(void *)room);
+        rc = out_write(o, room, embd * sizeof(float), e);
+    }
+    return rc;
+}
+
+static int write_vector(struct out *o, const struct tensor *t, const struct synth_routing *r,
+                        uint8_t *room, struct err *e)
+{
+    float *x = (float *)(void *)room;
+    size_t n = t->dims[0];
+
+    for (size_t i = 0; i < n; i++)
+        x[i] = t->making == ONES ? 1 : (float)r->gain_rest;
+    for (int p = 0; p < SYNTH_PAIRS && t->making == QK_NORM; p++)
+        x[r->pair[p]] = x[r->pair[p] + n / 2] = (float)r->gain[p];
+    return out_write(o, x, n * sizeof *x, e);
+}
+
+static int write_tensor(struct out *o, const struct tensor *t, const struct synth_routing *r,
+                        uint64_t seed, uint8_t *room, struct err *e)
+{
+    static const uint8_t zeros[ALIGNMENT];
+    int rc = t->making == RANDOM   ? write_random(o, t, r, seed, room, e)
+             : t->making == ROUTER ? write_router(o, t, r, seed, room, e)
+                                   : write_vector(o, t, r, room, e);
+
+    return rc ? rc : out_write(o, zeros, round_up(t->bytes, ALIGNMENT) - t->bytes, e);
+}
+
+static int write_all(struct out *o, const struct front *f, const struct layout *l,
+                     const struct synth_routing *r, uint64_t seed, struct err *e)
 {
     uint8_t *room = malloc(CHUNK);
     int rc;
@@ -455,7 +637,7 @@ static int write_all(struct out *o, const struct front *f, const struct layout *
              : 0;
     rc = rc ? rc : out_write(o, f->b, f->n, e);
     for (uint32_t i = 0; i < l->n && !rc; i++)
-        rc = write_tensor(o, &l->t[i], seed * 0x9E3779B97F4A7C15ull + i, room, e);
+        rc = write_tensor(o, &l->t[i], r, seed * 0x9E3779B97F4A7C15ull + i, room, e);
     if (!rc && fsync(o->fd))
         rc = err_set(e, -errno, "%s: cannot write to the disk: %s", o->path, strerror(errno));
     if (!rc)
@@ -465,7 +647,7 @@ static int write_all(struct out *o, const struct front *f, const struct layout *
 }
 
 static int write_file(const char *path, const struct front *f, const struct layout *l,
-                      uint64_t seed, struct err *e)
+                      const struct synth_routing *r, uint64_t seed, struct err *e)
 {
     struct out o = {.fd = -1};
     char *part = NULL;
@@ -480,7 +662,7 @@ static int write_file(const char *path, const struct front *f, const struct layo
         free(part);
         return rc;
     }
-    rc = write_all(&o, f, l, seed, e);
+    rc = write_all(&o, f, l, r, seed, e);
     if (close(o.fd) && !rc)
         rc = err_set(e, -errno, "%s: cannot write to the disk: %s", part, strerror(errno));
     if (!rc && rename(part, path))
@@ -493,12 +675,17 @@ static int write_file(const char *path, const struct front *f, const struct layo
 
 int synth_write(const struct synth_shape *s, const char *path, uint64_t *bytes, struct err *e)
 {
+    uint32_t block = type_info(s->trunk_type)->block_values;
+    struct synth_routing r;
     struct layout l = {0};
     struct front f = {0};
-    int rc = lay_out(&l, s, e);
+    int rc = synth_routing(s->preset, s->embd, s->head_dim, ROPE_BASE, s->experts, s->used,
+                           block < 32 ? 32 : block, &r, e);
+
+    rc = rc ? rc : lay_out(&l, s, &r, e);
 
     rc = rc ? rc : make_front(&f, &l, s, e);
-    rc = rc ? rc : write_file(path, &f, &l, s->seed, e);
+    rc = rc ? rc : write_file(path, &f, &l, &r, s->seed, e);
     *bytes = f.n + l.next;
     free(f.b);
     free(l.t);

@@ -1,13 +1,16 @@
 /* Writes a qwen3moe model of any size with random weights. The layers' shapes are a real model's,
- * so that calls, reads and caches are; what it says means nothing. */
+ * and its choice of experts has a preset's skew and locality, so that calls, reads and caches are
+ * a real model's too; what it says means nothing. */
 #pragma once
 #include <stdint.h>
 
+#include "coordinator/cli/synth_routing.h"
 #include "shm/err.h"
 
 struct synth_shape {
     uint32_t layers, embd, ff, experts, used, heads, kv_heads, head_dim, vocab, ctx;
-    uint32_t type, trunk_type; /* kernels/type/type.h: experts; matrices of the trunk */
+    uint32_t type, down_type, trunk_type; /* kernels/type/type.h: gate and up; down; the trunk's */
+    enum synth_preset preset;
     uint64_t seed;
     const char
         *tokenizer; /* GGUF file whose tokenizer is copied, vocab tokens; NULL: one is made */

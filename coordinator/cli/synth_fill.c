@@ -82,22 +82,73 @@ static double numbers_rms(uint32_t type)
         return sqrt(255.0 / 12) * sqrt(2341.5);
     case W_Q6_K: /* -32..31, times 64..127 */
         return sqrt((64.0 * 64 - 1) / 12 + 0.25) * sqrt(9461.5);
+    case W_IQ4_NL: /* its table's values, all alike likely */
+        return sqrt(4548);
     default: /* uniform in -sqrt(3)..sqrt(3) */
         return 1;
     }
 }
 
-int synth_fill_begin(struct synth_fill *f, uint32_t type, double sd, uint64_t seed, struct err *e)
+static int begin(struct synth_fill *f, uint32_t type, struct err *e)
 {
     const struct type_info *t = type_info(type);
-    double spread_rms = sqrt(1 + 0.25 * 0.25 / 3); /* of the factors 0.75..1.25 below */
 
     if (type != W_F32 && type != W_F16 && type != W_BF16 && type != W_Q8_0 && type != W_Q4_K &&
-        type != W_Q6_K)
+        type != W_Q6_K && type != W_IQ4_NL)
         return err_set(e, -EINVAL, "no random weights of type %s", t ? t->name : "unknown");
     memset(f, 0, sizeof *f);
     f->type = type;
     f->block_bytes = t->block_bytes;
+    return 0;
+}
+
+int synth_fill_same(struct synth_fill *f, uint32_t type, double value, struct err *e)
+{
+    static const uint8_t q4_k_ones[12] = {1, 1, 1, 1, 0, 0,
+                                          0, 0, 1, 1, 1, 1}; /* scales 1, mins 0 */
+    int rc = begin(f, type, e);
+    float v = (float)value;
+    uint16_t half;
+
+    if (rc)
+        return rc;
+    f->same = 1;
+    half = type == W_F16 ? f32_to_f16(v) : type == W_BF16 ? f32_to_bf16(v) : 0;
+    if (type == W_F32) {
+        memcpy(f->block, &v, 4);
+    } else if (half || type == W_F16 || type == W_BF16) {
+        memcpy(f->block, &half, 2);
+    } else if (type == W_Q8_0) {
+        half = f32_to_f16(v / 127);
+        memcpy(f->block, &half, 2);
+        memset(f->block + 2, 127, 32);
+    } else if (type == W_IQ4_NL) {
+        half = f32_to_f16(v / 113);
+        memcpy(f->block, &half, 2);
+        memset(f->block + 2, 0xFF, 16);
+    } else if (type == W_Q4_K) {
+        half = f32_to_f16(v / 15);
+        memcpy(f->block, &half, 2);
+        memcpy(f->block + 4, q4_k_ones, 12);
+        memset(f->block + 16, 0xFF, 128);
+    } else { /* W_Q6_K: all ones are 31 */
+        half = f32_to_f16(v / 31);
+        memset(f->block, 0xFF, 192);
+        memset(f->block + 192, 1, 16);
+        memcpy(f->block + 208, &half, 2);
+    }
+    return 0;
+}
+
+int synth_fill_begin(struct synth_fill *f, uint32_t type, double sd, uint64_t seed, struct err *e)
+{
+    double spread_rms = sqrt(1 + 0.25 * 0.25 / 3); /* of the factors 0.75..1.25 below */
+    int rc = begin(f, type, e);
+
+    if (rc)
+        return rc;
+    if (!(sd > 0))
+        return synth_fill_same(f, type, 0, e);
     f->sd = (float)sd;
     for (int i = 0; i < 4; i++)
         f->state[i] = spread(&seed);
@@ -150,6 +201,16 @@ static void block_q6_k(struct synth_fill *f, uint8_t *b)
     put_half(f, b + 208, next(f->state));
 }
 
+/* f16 d, 16 bytes of nibbles: @0, @2. The table's mean is not 0: d has either sign. */
+static void block_iq4_nl(struct synth_fill *f, uint8_t *b)
+{
+    uint64_t r = next(f->state);
+
+    random_bytes(f->state, b + 2, 16);
+    put_half(f, b, r);
+    b[1] ^= (uint8_t)(r >> 63 << 7);
+}
+
 static void floats(struct synth_fill *f, uint8_t *out, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i += 4) {
@@ -168,7 +229,10 @@ void synth_fill_blocks(struct synth_fill *f, void *out, size_t bytes)
 {
     uint8_t *p = out;
 
-    if (f->type == W_F32) {
+    if (f->same) {
+        for (size_t i = 0; i + f->block_bytes <= bytes; i += f->block_bytes)
+            memcpy(p + i, f->block, f->block_bytes);
+    } else if (f->type == W_F32) {
         floats(f, p, bytes);
     } else if (f->type == W_F16 || f->type == W_BF16) {
         halves(f, p, bytes);
@@ -178,6 +242,8 @@ void synth_fill_blocks(struct synth_fill *f, void *out, size_t bytes)
                 block_q8_0(f, p + i);
             else if (f->type == W_Q4_K)
                 block_q4_k(f, p + i);
+            else if (f->type == W_IQ4_NL)
+                block_iq4_nl(f, p + i);
             else
                 block_q6_k(f, p + i);
         }

@@ -1,28 +1,12 @@
 #!/usr/bin/env python3
 """Named buffers (`eval --dump`) of the tiny models against the float64 tensors: within 1e-4 of each
 tensor's largest number, chosen experts identical."""
-import array
-import json
-import os
 import sys
 import tempfile
 
 sys.path.insert(0, "tests/lib")
+from buffers import load  # noqa: E402
 from conclave import Checks, Eval, cases  # noqa: E402
-
-
-def load(folder, index):
-    with open(os.path.join(folder, index["tensors_file"]), "rb") as f:
-        blob = f.read()
-    out = {}
-    for t in index["tensors"]:
-        n = 1
-        for d in t["shape"]:
-            n *= d
-        a = array.array("f" if t["dtype"] == "f32" else "i")
-        a.frombytes(blob[t["offset"]:t["offset"] + 4 * n])
-        out[t["name"]] = (t["shape"], a)
-    return out
 
 
 check = Checks()
@@ -34,8 +18,7 @@ for name, model, folder, prompt in cases(["tiny/olmoe", "tiny/qwen3moe"]):
             r = Eval(model, prompt["tokens"], "--kv", "f32", "--batch", batch, "--dump", d)
             if not check(r.ok, "%s: %s" % (what, r.error())):
                 continue
-            with open(os.path.join(d, "index.json")) as f:
-                got = load(d, json.load(f))
+            got = load(d)
         for key, (shape, a) in want.items():
             if not check(key in got, "%s: no buffer %s" % (what, key)):
                 continue

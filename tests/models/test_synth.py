@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Synthetic models choose experts as their preset says: small ones are run over random tokens, and what
+their routers chose is held to bounds. Deterministic; the figures of large ones: scripts/README.md."""
+import os
+import random
+import sys
+import tempfile
+from collections import OrderedDict
+
+sys.path.insert(0, "tests/lib")
+from conclave import Checks, conclave  # noqa: E402
+import buffers  # noqa: E402
+
+LAYERS, EXPERTS, USED, VOCAB, TOKENS, SKIP = 3, 128, 8, 4096, 1100, 100
+SHAPE = ("--layers", LAYERS, "--embd", 256, "--ff", 32, "--experts", EXPERTS, "--used", USED, "--heads", 4,
+         "--kv-heads", 2, "--head-dim", 64, "--ctx", TOKENS, "--type", "q8_0", "--vocab", VOCAB)
+
+# least and most: LRU's hit rate with a quarter of all experts, with half of them; part of the calls that the
+# hottest seventh of a layer's experts takes; part of its experts that a token shares with the one before
+BOUNDS = {"flat": ((.20, .28), (.44, .54), (.14, .20), (.04, .09)),
+          "local": ((.77, .85), (.85, .92), (.14, .33), (.35, .60)),
+          "skewed": ((.52, .68), (.78, .90), (.39, .47), (.15, .30))}
+
+
+def lru(routes, places):
+    """Hit rate after the first SKIP tokens; one pool for all layers, as demo/README.md's replay."""
+    held, hits, n = OrderedDict(), 0, 0
+    for t, token in enumerate(routes):
+        for one in token:
+            hit = one in held
+            held[one] = True
+            held.move_to_end(one)
+            if len(held) > places:
+                held.popitem(last=False)
+            hits += hit and t >= SKIP
+            n += t >= SKIP
+    return hits / n
+
+
+def hottest(routes, part):
+    shares = []
+    for layer in range(LAYERS):
+        uses = [0] * EXPERTS
+        for token in routes[SKIP:]:
+            for at, expert in token:
+                uses[expert] += at == layer
+        uses.sort(reverse=True)
+        shares.append(sum(uses[:round(EXPERTS * part)]) / sum(uses))
+    return sum(shares) / LAYERS
+
+
+def shared(routes):
+    pairs = list(zip(routes[SKIP:], routes[SKIP + 1:]))
+    return sum(len(set(a) & set(b)) for a, b in pairs) / sum(len(a) for a, _ in pairs)
+
+
+def routes_of(check, model, what):
+    """[token][layer and place] -> (layer, expert)"""
+    draw = random.Random(3)
+    tokens = [draw.randrange(VOCAB) for _ in range(TOKENS)]
+    with tempfile.TemporaryDirectory() as d:
+        p = conclave("eval", "-m", model, "--tokens", ",".join(map(str, tokens)), "--dump", d)
+        if not check(p.returncode == 0, "%s: %s" % (what, p.stderr.decode()[-400:])):
+            return None
+        got = buffers.load(d)
+    chosen = [got["L%u.experts" % i][1] for i in range(LAYERS)]
+    return [[(i, chosen[i][USED * t + k]) for i in range(LAYERS) for k in range(USED)] for t in range(TOKENS)]
+
+
+check = Checks()
+for preset, bounds in BOUNDS.items():
+    with tempfile.TemporaryDirectory() as d:
+        model = os.path.join(d, preset + ".gguf")
+        p = conclave("synth", "-o", model, "--preset", preset, *SHAPE)
+        if not check(p.returncode == 0, "%s: %s" % (preset, p.stderr.decode())):
+            continue
+        routes = routes_of(check, model, preset)
+    if not routes:
+        continue
+    figures = (lru(routes, LAYERS * EXPERTS // 4), lru(routes, LAYERS * EXPERTS // 2), hottest(routes, 1 / 7),
+               shared(routes))
+    print("%s: LRU at 25%% %.3f, at 50%% %.3f, hottest seventh %.3f, shared with the token before %.3f" %
+          (preset, *figures))
+    for name, x, (least, most) in zip(("LRU at 25%", "LRU at 50%", "hottest seventh", "shared"), figures, bounds):
+        check(least <= x <= most, "%s: %s is %.3f, wanted %.2f to %.2f" % (preset, name, x, least, most))
+check.end()
