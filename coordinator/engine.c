@@ -88,6 +88,12 @@ static void choose_counts(struct engine *en)
         en->n_nodes = MAX_NODES;
 }
 
+/* The NUMA node of worker k; -1: simulated, or a machine without. */
+static int node_of(const struct engine *en, uint32_t k)
+{
+    return en->n_nodes == en->machine.n_nodes ? en->machine.numa_id[k] : -1;
+}
+
 static int expert_layers(struct engine *en, struct err *e)
 {
     const struct model *m = en->m;
@@ -133,6 +139,7 @@ static int choose_sizes(struct engine *en, struct err *e)
 {
     const struct model *m = en->m;
     const struct engine_options *o = en->o;
+    struct exec_needs need = exec_needs(en->prog, o->kv);
     struct plan_file f = {
         .path = m->path,
         .layer = en->layer,
@@ -144,12 +151,21 @@ static int choose_sizes(struct engine *en, struct err *e)
         .n_vocab = m->n_vocab,
         .n_ctx_train = m->n_ctx_train,
         .trunk_bytes = en->trunk_bytes,
-        .kv_bytes = exec_kv_bytes(en->prog, o->kv, 1),
+        .token_bytes = need.token,
+        .row_bytes = need.row,
+        .position_bytes = need.position,
     };
-    struct plan_ask a = {o->ram, o->n_ctx, o->batch, en->n_nodes, o->every_row};
-    struct plan_budget b = {memory_left()};
-    int rc = plan_make(&f, &a, &b, &en->plan, e);
+    struct plan_ask a = {o->ram, o->n_ctx, o->batch, en->n_nodes, en->threads, o->every_row};
+    struct plan_budget b;
+    struct memory mem;
+    int rc;
 
+    memory_look(&mem);
+    b.left = mem.left;
+    b.own = mem.left < mem.available;
+    for (uint32_t k = 0; k < en->n_nodes; k++)
+        b.node_left[k] = node_of(en, k) < 0 ? UINT64_MAX : memory_node_left(node_of(en, k));
+    rc = plan_make(&f, &a, &b, &en->plan, e);
     if (rc)
         return rc;
     for (uint32_t i = 0; i < en->plan.n_notes; i++)
@@ -204,7 +220,7 @@ static int make_segments(struct engine *en, struct err *e)
         return rc;
     board_of(en)->geo = *g;
     for (uint32_t k = 0; k < g->n_nodes; k++) {
-        int node = g->n_nodes == en->machine.n_nodes ? en->machine.numa_id[k] : -1;
+        int node = node_of(en, k);
         rc = seg_create(SEG_OUTBOX, PROC_FIRST_WORKER + k, outbox_bytes(g), node, &en->outbox[k], e);
         if (!rc)
             rc = seg_create(SEG_SLABS, k, en->plan.slabs.node_bytes[k] ? en->plan.slabs.node_bytes[k] : 4096, node,
@@ -601,6 +617,27 @@ const float *engine_feed(struct engine *en, const uint32_t *ids, size_t n, uint3
     return logits;
 }
 
+/* Page faults of a process that read from the disk; 0 if it has gone. */
+static uint64_t major_faults(int pid)
+{
+    char path[40], text[1024], *after;
+    unsigned long long n = 0;
+    size_t got;
+    FILE *f;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    f = fopen(path, "re");
+    if (!f)
+        return 0;
+    got = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    text[got] = 0;
+    after = strrchr(text, ')'); /* the name may hold anything; majflt is the tenth field behind it */
+    if (!after || sscanf(after + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %llu", &n) != 1)
+        return 0;
+    return n;
+}
+
 void engine_stats(const struct engine *en, struct engine_stats *s)
 {
     const struct moe_counters *mc = moe_counters(en->moe);
@@ -630,11 +667,13 @@ void engine_stats(const struct engine *en, struct engine_stats *s)
     s->threads = en->threads;
     s->nodes = en->plan.geo.n_nodes;
     s->n_slabs = en->plan.geo.n_slabs;
+    s->major_faults = major_faults((int)getpid());
     for (size_t i = 0; i < en->n_workers; i++) {
         struct engine_worker *w = &s->worker[s->n_workers++];
         const struct outbox *b = i ? en->box[en->worker[i].outbox] : NULL;
         snprintf(w->name, sizeof w->name, "%s", en->worker[i].name);
         w->pid = (int)en->worker[i].pid;
+        w->major_faults = major_faults(w->pid);
         if (!b)
             continue;
         w->calls = atomic_load(&b->count.calls);

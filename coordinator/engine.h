@@ -62,9 +62,11 @@ struct engine_stats {
     uint64_t expert_bytes, expert_one_bytes; /* slabs that hold all experts, the largest one */
     uint64_t net_finds;             /* work found by a time-out alone; 0 unless something is wrong */
     uint32_t threads, nodes, n_slabs;
+    uint64_t major_faults;          /* pages that the coordinator had to wait for the disk for */
     struct engine_worker {
         char name[48];
         int pid;
+        uint64_t major_faults;
         uint64_t calls, items, rows, weight_bytes, work_ns, sleeps, declined, amended;
     } worker[16];
     uint32_t n_workers;

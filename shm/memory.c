@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shm/seg.h"
+#include "shm/memory.h"
 
 #define PATH_ROOM 4096
 #define LINE_ROOM 8192
@@ -60,40 +60,41 @@ static uint64_t file_pages(const char *dir, const char *inactive, const char *ac
     return number_after(path, inactive) + number_after(path, active);
 }
 
-static uint64_t left_of(uint64_t limit, uint64_t used, uint64_t droppable)
+/* One group's limits; keeps the one that leaves the least. */
+static void group_look(const char *dir, const char *name, int v2, struct memory *m)
 {
-    if (limit == UINT64_MAX)
-        return UINT64_MAX;
-    used -= less(used, droppable);
-    return limit > used ? limit - used : 0;
-}
+    uint64_t high = v2 ? number_in(dir, "memory.high", UINT64_MAX) : UINT64_MAX;
+    uint64_t limit = number_in(dir, v2 ? "memory.max" : "memory.limit_in_bytes", UINT64_MAX);
+    uint64_t least = less(limit, high), used, files;
 
-static uint64_t group_left(const char *dir, int v2)
-{
-    if (v2)
-        return left_of(less(number_in(dir, "memory.max", UINT64_MAX),
-                            number_in(dir, "memory.high", UINT64_MAX)),
-                       number_in(dir, "memory.current", 0),
-                       file_pages(dir, "inactive_file ", "active_file "));
-    return left_of(number_in(dir, "memory.limit_in_bytes", UINT64_MAX),
-                   number_in(dir, "memory.usage_in_bytes", 0),
-                   file_pages(dir, "total_inactive_file ", "total_active_file "));
+    if (least >= INT64_MAX / 4096 * 4096) /* how v1 writes "none" */
+        return;
+    used = number_in(dir, v2 ? "memory.current" : "memory.usage_in_bytes", 0);
+    files = v2 ? file_pages(dir, "inactive_file ", "active_file ")
+               : file_pages(dir, "total_inactive_file ", "total_active_file ");
+    used -= less(used, files);
+    if (m->version && (least > used ? least - used : 0) >= (m->limit > m->used ? m->limit - m->used : 0))
+        return;
+    m->limit = least;
+    m->used = used;
+    m->version = v2 ? 2 : 1;
+    m->high = high < limit;
+    snprintf(m->group, sizeof m->group, "%s", *name ? name : "/");
 }
 
 /* From the group's own directory up to the mount point: every limit on the way holds. */
-static uint64_t groups_left(const char *mount, const char *path, int v2)
+static void groups_look(const char *mount, const char *path, int v2, struct memory *m)
 {
     char dir[DIR_ROOM];
     size_t stop = strlen(mount);
-    uint64_t left;
 
     snprintf(dir, sizeof dir, "%s%s", mount, strcmp(path, "/") ? path : "");
-    for (left = UINT64_MAX;;) {
+    for (;;) {
         char *slash;
-        left = less(left, group_left(dir, v2));
+        group_look(dir, dir + stop, v2, m);
         slash = strrchr(dir, '/');
         if (strlen(dir) <= stop || !slash || (size_t)(slash - dir) < stop)
-            return left;
+            return;
         *slash = 0;
     }
 }
@@ -150,15 +151,15 @@ static const char *inside(const char *path, const char *mount_root)
     return "/";
 }
 
-uint64_t memory_left_in(const char *root)
+void memory_look_in(const char *root, struct memory *m)
 {
     char path[PATH_ROOM], line[LINE_ROOM], mount[PATH_ROOM], mount_root[PATH_ROOM];
-    uint64_t left;
     FILE *f;
 
+    *m = (struct memory){.limit = UINT64_MAX};
     snprintf(path, sizeof path, "%s/proc/meminfo", root);
-    left = number_after(path, "MemAvailable:");
-    left = left ? left * 1024 : UINT64_MAX; /* no such line before Linux 3.14 */
+    m->available = number_after(path, "MemAvailable:");
+    m->available = m->available ? m->available * 1024 : UINT64_MAX; /* no such line before Linux 3.14 */
     snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
     f = fopen(path, "re");
     while (f && fgets(line, sizeof line, f)) { /* hierarchy:controllers:path */
@@ -172,14 +173,54 @@ uint64_t memory_left_in(const char *root)
         v2 = !*names;
         if ((v2 || has_word(names, "memory")) && strlen(where) < PATH_ROOM &&
             find_mount(root, v2, mount, mount_root))
-            left = less(left, groups_left(mount, inside(where, mount_root), v2));
+            groups_look(mount, inside(where, mount_root), v2, m);
     }
     if (f)
         fclose(f);
-    return left;
+    m->left = m->available;
+    if (m->version)
+        m->left = less(m->left, m->limit > m->used ? m->limit - m->used : 0);
+}
+
+uint64_t memory_left_in(const char *root)
+{
+    struct memory m;
+
+    memory_look_in(root, &m);
+    return m.left;
+}
+
+uint64_t memory_node_left_in(const char *root, int node)
+{
+    char path[PATH_ROOM], line[LINE_ROOM], key[64];
+    unsigned long long kb, sum = 0;
+    int found = 0;
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/sys/devices/system/node/node%d/meminfo", root, node);
+    f = fopen(path, "re");
+    while (f && fgets(line, sizeof line, f)) /* Node 0 MemFree:  1234 kB */
+        if (sscanf(line, "Node %*d %63[^:]: %llu", key, &kb) == 2 &&
+            (!strcmp(key, "MemFree") || !strcmp(key, "Active(file)") || !strcmp(key, "Inactive(file)"))) {
+            found |= !strcmp(key, "MemFree");
+            sum += kb;
+        }
+    if (f)
+        fclose(f);
+    return found ? sum * 1024 : UINT64_MAX;
+}
+
+void memory_look(struct memory *m)
+{
+    memory_look_in("", m);
 }
 
 uint64_t memory_left(void)
 {
     return memory_left_in("");
+}
+
+uint64_t memory_node_left(int node)
+{
+    return memory_node_left_in("", node);
 }

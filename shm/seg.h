@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "shm/err.h"
+#include "shm/memory.h"
 
 enum seg_role { /* what a segment holds; the number travels on a child's command line */
     SEG_BOARD = 1,
@@ -59,11 +60,6 @@ int seg_reader_fd(const struct seg *s, struct err *e);
  * stay. Refused: -ENOMEM; what was allocated stays until seg_close. */
 int seg_populate(struct seg *s, struct err *e);
 void seg_close(struct seg *s);
-
-/* Bytes that may still be allocated: the smallest of MemAvailable and every cgroup's limit minus
- * usage on the way up (v2 memory.max and memory.high, v1 memory.limit_in_bytes). */
-uint64_t memory_left(void);
-uint64_t memory_left_in(const char *root); /* the same, /proc and mount points below root: for tests */
 
 const char *build_id(void);         /* 16 characters and a NUL */
 uint64_t shm_layout_hash(void);     /* of shm/layout.h as this program was compiled */

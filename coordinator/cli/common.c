@@ -136,6 +136,7 @@ struct phase phase_between(const struct engine_stats *a, const struct engine_sta
 
         if (work > p.experts)
             p.experts = work;
+        p.major_faults += b->worker[i].major_faults - a->worker[i].major_faults;
         p.weight_bytes += b->worker[i].weight_bytes - a->worker[i].weight_bytes;
     }
     if (p.experts > wait) /* workers also compute while the trunk does */
@@ -143,6 +144,7 @@ struct phase phase_between(const struct engine_stats *a, const struct engine_sta
     p.trunk = step - wait;
     p.waiting = wait - p.experts;
     p.rest = wall > step ? wall - step : 0;
+    p.major_faults += b->major_faults - a->major_faults;
     p.steps = b->steps - a->steps;
     p.calls = b->calls - a->calls;
     p.items = b->items - a->items;
@@ -206,6 +208,7 @@ void stats_put_phase(struct json_out *j, const char *key, const struct phase *p)
     put_u64(j, "expert_reads", p->expert_reads);
     put_u64(j, "bytes_read", p->bytes_read);
     put_u64(j, "weight_bytes", p->weight_bytes);
+    put_u64(j, "major_faults", p->major_faults);
     json_close_object(j);
 }
 
@@ -227,6 +230,7 @@ static void put_workers(struct json_out *j, const struct engine_stats *s)
         put_u64(j, "sleeps", w->sleeps);
         put_u64(j, "declined", w->declined);
         put_u64(j, "amended", w->amended);
+        put_u64(j, "major_faults", w->major_faults);
         json_close_object(j);
     }
     json_close_array(j);
@@ -264,6 +268,7 @@ void stats_put_engine(struct json_out *j, const struct engine_flags *f, const st
     put_u64(j, "net_finds", s->net_finds);
     put_u64(j, "expert_reads", s->expert_reads);
     put_u64(j, "bytes_read", s->bytes_read);
+    put_u64(j, "major_faults", s->major_faults);
     put_workers(j, s);
 }
 

@@ -29,6 +29,7 @@ struct phase {
     double waiting; /* the trunk waited and no CPU worker computed: hand-over, disk */
     double rest;    /* not in a pass: sampling, text */
     uint64_t steps, calls, items, disk_items, expert_reads, bytes_read, weight_bytes;
+    uint64_t major_faults; /* of all processes: waits for pages that memory had no room for */
 };
 struct phase phase_between(const struct engine_stats *a, const struct engine_stats *b, double wall);
 double seconds_now(void);

@@ -12,6 +12,8 @@
 
 #include "coordinator/model/tokenizer.h"
 
+#define WRITE_BACK (8u << 20) /* bytes of a result between two steps of writing back */
+
 int output_bytes(int fd, const char *name, const void *data, size_t n, struct err *e)
 {
     const char *at = data;
@@ -65,12 +67,35 @@ int output_open(struct output *o, const char *path, struct err *e)
     return 0;
 }
 
+/* Results can be larger than the memory that a limit leaves: what was written some steps ago goes to
+ * the disk and out of the page cache, which counts against the limit. Pipes and devices refuse. */
+static void write_back(const struct output *o, uint64_t from)
+{
+    off_t a = (off_t)(from / WRITE_BACK * WRITE_BACK), b = (off_t)(o->bytes / WRITE_BACK * WRITE_BACK);
+
+    if (b <= a)
+        return;
+    sync_file_range(o->fd, a, b - a, SYNC_FILE_RANGE_WRITE);
+    if (a) { /* begun a step ago */
+        sync_file_range(o->fd, 0, a, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+        posix_fadvise(o->fd, 0, a, POSIX_FADV_DONTNEED);
+    }
+}
+
 int output_write(struct output *o, const void *data, size_t n, struct err *e)
 {
+    uint64_t from = o->bytes;
+    int rc;
+
     if (!o->written && ftruncate(o->fd, 0) && errno != EINVAL) /* EINVAL: a pipe or a device */
         return err_set(e, -errno, "%s: cannot write: %s", o->path, strerror(errno));
     o->written = 1;
-    return output_bytes(o->fd, o->path, data, n, e);
+    rc = output_bytes(o->fd, o->path, data, n, e);
+    if (rc)
+        return rc;
+    o->bytes += n;
+    write_back(o, from);
+    return 0;
 }
 
 int output_close(struct output *o, struct err *e)

@@ -1,6 +1,7 @@
 /* Files and streams that commands write. */
 #pragma once
 #include <stddef.h>
+#include <stdint.h>
 
 #include "shm/err.h"
 
@@ -15,6 +16,7 @@ struct output {
     int fd;
     int ours;    /* there was no such file before */
     int written; /* something was */
+    uint64_t bytes; /* so many */
 };
 int output_open(struct output *o, const char *path, struct err *e);
 int output_write(struct output *o, const void *data, size_t n, struct err *e);

@@ -19,6 +19,7 @@
 
 enum {
     FIRST_READ = 256 << 10,
+    READAHEAD = 2 << 20, /* at most so much the kernel reads behind what was asked for */
     KEY_MAX = 65535,
     NAME_MAX_BYTES = 63,
     KEYS_MAX = 1 << 20,
@@ -828,7 +829,10 @@ int front_open(struct front *f, const char *path, struct err *e)
         goto fail;
     }
     f->file_bytes = (uint64_t)st.st_size;
-    return finish(&r);
+    rc = finish(&r);
+    if (!rc) /* metadata is read once: in the page cache it would only take memory from experts */
+        posix_fadvise(f->fd, 0, (off_t)(r.have + READAHEAD), POSIX_FADV_DONTNEED);
+    return rc;
 fail:
     front_close(f);
     return rc;

@@ -1,5 +1,5 @@
-/* Sizes in the order of their importance: passes and arenas, trunk, experts, context. No I/O, no clock:
- * tested by tables. */
+/* Sizes in the order of their importance: passes and arenas, trunk, context as asked, experts, context
+ * as it fits. No I/O, no clock: tested by tables. */
 #include "coordinator/residency/plan.h"
 
 #include <stdarg.h>
@@ -8,8 +8,21 @@
 
 #include "shm/size.h"
 
-#define RESERVE_PART 16 /* a sixteenth of the free memory is left alone */
 #define CONTEXT_STEP 256u
+/* Left alone. Of a limit of our own: the text of the programs and libraries (some 10 MB, counted in the
+ * group that touched it first) and pages of files on their way. Of the whole machine: others live there. */
+#define RESERVE_LEAST (16ull << 20)
+#define RESERVE_PART_OWN 64
+#define RESERVE_PART 16
+/* A process of ours beside its segments: heap, libraries' data, kernel objects. Measured 1.0 to 2.2 MB
+ * (docs/MEASUREMENTS.md). A thread: stack and the kernel's stack, measured 0.1 MB. */
+#define PROCESS_BYTES (3ull << 20)
+#define THREAD_BYTES (192ull << 10)
+#define PAGER_THREADS 34 /* without io_uring: its readers */
+#define PASS_PART 8      /* buffers of a pass take at most this part of the memory beside the trunk, unless asked for */
+#define LOGIT_PART 16
+
+#define GB(x) ((double)(x)*1e-9)
 
 static void note(struct plan *p, int always, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 static void note(struct plan *p, int always, const char *fmt, ...)
@@ -31,23 +44,60 @@ static uint32_t at_least(uint64_t a, uint32_t b)
     return a < b ? b : a > UINT32_MAX ? UINT32_MAX : (uint32_t)a;
 }
 
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- what the kernel takes for memory that processes share ----
+ * For each 4 KiB page of a segment: 8 bytes of page table in every process that maps it (coordinator,
+ * pager, all workers), 9 and a little of the file's tree, and if the pager registers it with io_uring
+ * 16 + 8. Huge pages need less; nothing relies on them. */
+static uint64_t kernel_per_page(uint32_t n_nodes)
+{
+    return 8ull * (2 + n_nodes) + 10 + 24;
+}
+static uint64_t kernel_bytes(uint64_t segments, uint32_t n_nodes)
+{
+    return segments / 4096 * kernel_per_page(n_nodes) + 4096;
+}
+/* The most bytes of segments that fit into `left` with what the kernel takes for them. */
+static uint64_t without_kernel(uint64_t left, uint32_t n_nodes)
+{
+    uint64_t pages = left > 8192 ? (left - 8192) / (4096 + kernel_per_page(n_nodes)) : 0;
+
+    return pages * 4096;
+}
+
 /* ---- passes ---- */
 
-static void choose_passes(const struct plan_file *f, const struct plan_ask *a, struct plan *p)
+static uint64_t worker_bytes(const struct plan_file *f, const struct geometry *g)
 {
-    uint32_t logits = at_least(PLAN_LOGIT_BYTES / (f->n_vocab * sizeof(float)), 1);
+    uint64_t pairs = g->max_pairs, tokens = g->max_tokens;
 
-    p->max_tokens = a->batch ? a->batch : PLAN_BATCH;
-    p->max_out = 1;
-    if (!a->every_row)
-        return;
-    p->max_out = p->max_tokens < logits ? p->max_tokens : logits;
-    if (p->max_out < p->max_tokens) { /* every token of a pass may want its row */
-        if (a->batch)
-            note(p, 1, "--batch %u: passes of %u tokens, whose logits fit into %llu MB", a->batch,
-                 p->max_out, PLAN_LOGIT_BYTES >> 20);
-        p->max_tokens = p->max_out;
-    }
+    /* a node prepares activations in up to three forms, two calls of them, and every pair's intermediate */
+    return g->n_nodes * (pairs * (f->n_ff * 4ull + 64) + 2 * 3 * tokens * f->n_embd * 4ull);
+}
+
+static uint64_t work_bytes(const struct plan_file *f, const struct plan *p)
+{
+    return p->max_tokens * f->token_bytes + p->max_out * f->row_bytes + worker_bytes(f, &p->geo) +
+           f->n_vocab * 32ull; /* sampling */
+}
+
+static uint64_t tables_bytes(const struct geometry *g)
+{
+    uint64_t entries = (uint64_t)g->n_layers * g->n_experts;
+
+    return entries * (8 + N_MATS * sizeof(float)) + g->n_layers * sizeof(struct expert_layer) +
+           16 * g->n_nodes * entries /* a slab each, at most */ + 6 * 64;
+}
+
+static uint64_t calls_all(const struct geometry *g)
+{
+    return sizeof(struct board) + MAX_PROCS * sizeof(struct bell) + calls_bytes(g) + amends_bytes(g) +
+           orders_bytes(g) + CALLS_IN_FLIGHT * g->acts_half + pager_box_bytes(g) + tables_bytes(g) +
+           g->n_nodes * outbox_bytes(g) + (8 + 2 * g->n_nodes) * 2 * 4096ull;
 }
 
 static void geometry_of(const struct plan_file *f, const struct plan_ask *a, struct plan *p)
@@ -77,6 +127,38 @@ static void geometry_of(const struct plan_file *f, const struct plan_ask *a, str
     g->rows_half = round_up((uint64_t)g->max_pairs * g->n_embd * sizeof(float), 4096);
 }
 
+static void pass_of(const struct plan_file *f, const struct plan_ask *a, uint64_t left, uint32_t tokens,
+                    struct plan *p)
+{
+    uint64_t room = less(PLAN_LOGIT_BYTES, left / LOGIT_PART);
+    uint32_t rows = at_least(room / (f->n_vocab * sizeof(float)), 1);
+
+    p->max_tokens = tokens;
+    p->max_out = a->every_row ? (uint32_t)less(tokens, rows) : 1;
+    if (a->every_row) /* every token of a pass may want its row */
+        p->max_tokens = p->max_out;
+    geometry_of(f, a, p);
+    p->bytes.work = work_bytes(f, p);
+    p->bytes.calls = calls_all(&p->geo);
+}
+
+/* As asked, or as many as are worth it and take no more than their part. */
+static void choose_passes(const struct plan_file *f, const struct plan_ask *a, uint64_t left, struct plan *p)
+{
+    uint32_t tokens = a->batch ? a->batch : PLAN_BATCH;
+    uint64_t part = (left > f->trunk_bytes ? left - f->trunk_bytes : 0) / PASS_PART;
+
+    pass_of(f, a, left, tokens, p);
+    while (!a->batch && tokens > PLAN_BATCH_LEAST && p->bytes.work + p->bytes.calls > part)
+        pass_of(f, a, left, tokens /= 2, p);
+    if (a->batch && p->max_tokens < a->batch)
+        note(p, 1, "--batch %u: passes of %u tokens, whose logits fit into %llu MB", a->batch,
+             p->max_tokens, (unsigned long long)(less(PLAN_LOGIT_BYTES, left / LOGIT_PART) >> 20));
+    else if (!a->batch && tokens < PLAN_BATCH)
+        note(p, 0, "passes of %u tokens: those of %u would take more than 1/%d of the memory beside the trunk",
+             p->max_tokens, PLAN_BATCH, PASS_PART);
+}
+
 /* ---- experts ---- */
 
 /* How the bytes for experts are cut. */
@@ -85,36 +167,65 @@ static int cut_experts(const struct plan_file *f, struct plan *p, struct err *e)
     int rc = slab_plan(f->layer, f->n_layers, p->geo.n_nodes, p->ram, &p->slabs, e);
 
     p->geo.n_slabs = p->slabs.n_slabs;
+    p->bytes.experts = 0;
+    for (uint32_t k = 0; !rc && k < p->geo.n_nodes; k++)
+        p->bytes.experts += p->slabs.node_bytes[k];
     return rc;
 }
 
-static int choose_experts(const struct plan_file *f, const struct plan_ask *a, uint64_t *left,
-                          struct plan *p, struct err *e)
+/* The most for experts that every node can hold its share of. */
+static uint64_t nodes_hold(const struct plan_budget *b, const struct slab_plan *all, uint32_t n_nodes)
 {
+    uint64_t most = UINT64_MAX;
+
+    for (uint32_t k = 0; k < n_nodes; k++) {
+        uint64_t left = b->node_left[k];
+        if (left == UINT64_MAX || !all->node_bytes[k])
+            continue;
+        left -= left / RESERVE_PART;
+        if (left < all->node_bytes[k]) /* its share of all experts does not fit */
+            most = less(most, (uint64_t)((double)all->need_all * ((double)left / (double)all->node_bytes[k])));
+    }
+    return most;
+}
+
+static int choose_experts(const struct plan_file *f, const struct plan_ask *a, const struct plan_budget *b,
+                          uint64_t *left, struct plan *p, struct err *e)
+{
+    uint32_t n = p->geo.n_nodes;
+    uint64_t context = f->position_bytes * (a->n_ctx ? a->n_ctx : less(PLAN_CONTEXT, f->n_ctx_train));
+    uint64_t most = without_kernel(*left > context ? *left - context : 0, n), node;
     struct slab_plan all;
-    int rc = slab_plan(f->layer, f->n_layers, p->geo.n_nodes, UINT64_MAX, &all, e);
+    int rc = slab_plan(f->layer, f->n_layers, n, UINT64_MAX, &all, e);
 
     if (rc)
         return rc;
-    p->ram = a->ram;
-    if (!p->ram) { /* everything, or what is left beside a modest context */
-        uint64_t kv = f->kv_bytes * (a->n_ctx ? a->n_ctx : PLAN_CONTEXT);
-        p->ram = *left > kv ? *left - kv : 0;
-        if (p->ram < all.need_all)
-            note(p, 1, "%.2f GB of %.2f GB of experts fit into memory, the rest is read as needed",
-                 (double)p->ram * 1e-9, (double)all.need_all * 1e-9);
-    }
+    p->need_experts = all.need_all;
+    node = nodes_hold(b, &all, n);
+    most = less(most, node);
+    if (most < all.need_one)
+        return err_set(e, -ENOMEM,
+                       "%s: beside trunk, passes%s %.1f MB of memory are left for experts, and one takes "
+                       "%.1f MB: raise the limit or free memory%s",
+                       f->path, a->n_ctx ? " and -c" : " and context", (double)most * 1e-6,
+                       (double)all.need_one * 1e-6,
+                       a->n_ctx > PLAN_CONTEXT ? ", or give a smaller -c" : a->batch ? ", or a smaller --batch" : "");
+    if (a->ram > most && less(a->ram, all.need_all) > most)
+        return err_set(e, -ENOMEM,
+                       "--ram %llu: %llu bytes of memory are left for experts%s; a smaller --ram reads the "
+                       "rest as needed",
+                       (unsigned long long)a->ram, (unsigned long long)most,
+                       node == most ? " on the nodes" : "");
+    p->ram = a->ram ? a->ram : most;
+    if (!a->ram && p->ram < all.need_all)
+        note(p, 1, "%.2f GB of %.2f GB of experts fit into memory, the rest is read as needed", GB(p->ram),
+             GB(all.need_all));
     rc = cut_experts(f, p, e);
     if (rc)
         return rc;
-    for (uint32_t k = 0; k < p->geo.n_nodes; k++) {
-        if (p->slabs.node_bytes[k] > *left)
-            return err_set(e, -ENOMEM,
-                           "slabs for experts take %llu bytes, but %llu bytes of memory are left; a "
-                           "smaller --ram reads the rest as needed",
-                           (unsigned long long)p->slabs.node_bytes[k], (unsigned long long)*left);
-        *left -= p->slabs.node_bytes[k];
-    }
+    node = kernel_bytes(p->bytes.experts, n);
+    p->bytes.kernel += node;
+    *left -= p->bytes.experts + node;
     return 0;
 }
 
@@ -124,7 +235,7 @@ static int choose_experts(const struct plan_file *f, const struct plan_ask *a, u
 static int choose_context(const struct plan_file *f, const struct plan_ask *a, uint64_t left,
                           struct plan *p, struct err *e)
 {
-    uint64_t one = f->kv_bytes, want = a->n_ctx, most;
+    uint64_t one = f->position_bytes, want = a->n_ctx, most;
     uint32_t max = f->n_ctx_train;
 
     if (want) {
@@ -137,9 +248,11 @@ static int choose_context(const struct plan_file *f, const struct plan_ask *a, u
         p->n_ctx = a->n_ctx;
         if (p->n_ctx > max)
             note(p, 1, "-c %u is more than the %u tokens the model was trained on", p->n_ctx, max);
+        p->bytes.context = p->n_ctx * one;
         return 0;
     }
-    most = left / 2 / one;
+    /* with all experts in memory half of the rest is left to others; else context is what is over */
+    most = (p->slabs.resident ? left / 2 : left) / one;
     p->n_ctx = most < max ? (uint32_t)(most / CONTEXT_STEP * CONTEXT_STEP) : max;
     if (!p->n_ctx)
         return err_set(e, -ENOMEM, "no memory for keys and values: %llu bytes a token, %llu bytes left",
@@ -148,23 +261,46 @@ static int choose_context(const struct plan_file *f, const struct plan_ask *a, u
         note(p, 1, "context %u tokens, what fits in memory (the model's maximum is %u)", p->n_ctx, max);
     else
         note(p, 0, "context %u tokens, the model's maximum", p->n_ctx);
+    p->bytes.context = p->n_ctx * one;
     return 0;
+}
+
+/* ---- all of it ---- */
+
+static uint64_t reserve_of(const struct plan_budget *b)
+{
+    uint64_t part = b->left / (b->own ? RESERVE_PART_OWN : RESERVE_PART);
+
+    return less(part > RESERVE_LEAST ? part : RESERVE_LEAST, b->left);
 }
 
 int plan_make(const struct plan_file *f, const struct plan_ask *a, const struct plan_budget *b,
               struct plan *p, struct err *e)
 {
-    uint64_t left = b->left - b->left / RESERVE_PART, fixed;
+    uint64_t left, fixed;
     int rc;
 
-    *p = (struct plan){0};
-    choose_passes(f, a, p);
-    geometry_of(f, a, p);
-    fixed = f->trunk_bytes + (3 + a->n_nodes) * PLAN_ARENA_BYTES / 4;
+    *p = (struct plan){.bytes = {.trunk = f->trunk_bytes, .reserve = reserve_of(b)}};
+    left = b->left - p->bytes.reserve;
+    choose_passes(f, a, left, p);
+    p->bytes.kernel = kernel_bytes(f->trunk_bytes + p->bytes.calls, a->n_nodes);
+    p->bytes.process = (2 + a->n_nodes) * PROCESS_BYTES + (2 * a->threads + a->n_nodes + PAGER_THREADS) * THREAD_BYTES;
+    fixed = plan_taken(p);
     if (fixed > left)
-        return err_set(e, -ENOMEM, "%s: the trunk takes %llu bytes, but %llu bytes of memory are left",
-                       f->path, (unsigned long long)f->trunk_bytes, (unsigned long long)left);
+        return err_set(e, -ENOMEM,
+                       "%s: the trunk takes %.1f MB and passes of %u tokens and the processes %.1f MB, but "
+                       "%.1f MB of memory are left: raise the limit or free memory%s",
+                       f->path, (double)f->trunk_bytes * 1e-6, p->max_tokens,
+                       (double)(fixed - f->trunk_bytes) * 1e-6, (double)left * 1e-6,
+                       a->batch > PLAN_BATCH_LEAST ? ", or give a smaller --batch" : "");
     left -= fixed;
-    rc = choose_experts(f, a, &left, p, e);
+    rc = choose_experts(f, a, b, &left, p, e);
     return rc ? rc : choose_context(f, a, left, p, e);
+}
+
+uint64_t plan_taken(const struct plan *p)
+{
+    const struct plan_bytes *b = &p->bytes;
+
+    return b->trunk + b->calls + b->work + b->context + b->experts + b->kernel + b->process;
 }

@@ -27,6 +27,11 @@ int exec_open(const struct exec_config *c, struct exec **out, struct err *e);
 void exec_close(struct exec *x);
 /* Bytes of keys and values for n_ctx positions of one sequence. */
 uint64_t exec_kv_bytes(const struct program *p, enum kv_type kv, uint64_t n_ctx);
+/* Bytes that exec_open takes: for each token of a step, each output row, each position. */
+struct exec_needs {
+    uint64_t token, row, position;
+};
+struct exec_needs exec_needs(const struct program *p, enum kv_type kv);
 
 /* Leader of the team only. The logits, (n_out, n_vocab) f32, valid until the next step. */
 const float *exec_step(struct exec *x, struct team *team, const struct step *s);

@@ -61,6 +61,21 @@ uint64_t exec_kv_bytes(const struct program *p, enum kv_type kv, uint64_t n_ctx)
     return n;
 }
 
+struct exec_needs exec_needs(const struct program *p, enum kv_type kv)
+{
+    struct exec_needs n = {.position = exec_kv_bytes(p, kv, 1) + p->n_rot / 2 * 2 * sizeof(float)};
+
+    for (uint32_t i = 0; i < p->n_buffers; i++) {
+        const struct prog_buffer *b = &p->buffer[i];
+        uint64_t one = (uint64_t)b->width * 4;
+        for (int f = 0; f < N_FORMS; f++)
+            if (f != ACT_F32 && (b->forms >> f & 1))
+                one += act_stride(f, b->width);
+        *(b->rows ? &n.row : &n.token) += one;
+    }
+    return n;
+}
+
 static uint32_t rows_of(const struct exec *x, uint32_t buf)
 {
     return x->c.prog->buffer[buf].rows ? x->c.max_out : x->c.max_tokens;
