@@ -48,7 +48,10 @@ struct engine {
     struct exec *exec;
     struct step_token *feed; /* max_tokens, of engine_feed */
     struct team *team;
-    _Atomic uint64_t *used, disk_call;
+    _Atomic uint64_t disk_call;
+    struct uses *uses;  /* not all experts are resident */
+    struct heat_keeper *heat;
+    struct routes *routes;
     uint64_t load_ns, loaded_bytes, step_ns, steps;
 
     int (*body)(struct engine *en, void *arg, struct err *e);
@@ -395,6 +398,20 @@ static int load(struct engine *en, struct err *e)
     return widen_vectors(en, e);
 }
 
+/* What the paging's policy knows: uses of experts, and those of earlier runs. */
+static int start_memory(struct engine *en, struct err *e)
+{
+    size_t bytes = round_up(sizeof *en->uses, 64);
+
+    en->uses = aligned_alloc(64, bytes);
+    if (!en->uses)
+        return err_set(e, -ENOMEM, "no memory for the experts' uses");
+    memset(en->uses, 0, bytes);
+    if (en->o->heat)
+        en->heat = heat_keeper_open(en->m->g, en->plan.geo.n_layers, en->plan.geo.n_experts);
+    return 0;
+}
+
 static int start_trunk(struct engine *en, struct err *e)
 {
     const struct geometry *g = &en->plan.geo;
@@ -412,6 +429,8 @@ static int start_trunk(struct engine *en, struct err *e)
         .disk_call = &en->disk_call,
         .watch = &en->watch,
         .pieces = &en->pieces,
+        .slabs = &en->plan.slabs,
+        .policy = en->o->policy,
     };
     struct moe_config mc = {
         .geo = g,
@@ -435,13 +454,16 @@ static int start_trunk(struct engine *en, struct err *e)
     };
     int rc;
 
-    en->used = calloc((size_t)g->n_layers * g->n_experts + 1, sizeof *en->used);
     en->feed = calloc(en->plan.max_tokens, sizeof *en->feed);
-    if (!en->used || !en->feed)
-        return err_set(e, -ENOMEM, "no memory for the experts' uses and a pass of %u tokens", en->plan.max_tokens);
+    if (!en->feed)
+        return err_set(e, -ENOMEM, "no memory for a pass of %u tokens", en->plan.max_tokens);
+    if (!en->plan.slabs.resident && (rc = start_memory(en, e)))
+        return rc;
     for (uint32_t k = 0; k < g->n_nodes; k++)
         mc.owner[k] = pc.owner[k] = PROC_FIRST_WORKER + k;
-    mc.used = pc.used = en->used;
+    mc.uses = pc.uses = en->uses;
+    mc.routes = en->routes;
+    pc.heat = en->heat;
     if ((rc = watch_start(en->worker, en->n_workers, en->o->verbose, &en->watch, e)) ||
         (rc = paging_start(&pc, &en->paging, e)) || (rc = moe_open(&mc, &en->moe, e)))
         return rc;
@@ -478,6 +500,19 @@ static uint64_t slab_total(const struct engine *en)
     return n;
 }
 
+/* Hot experts of earlier runs come before the first token. */
+static void warm_up(struct engine *en)
+{
+    uint64_t start = now_ns();
+    struct paging_stats s;
+
+    load_warm(en->paging, en->o->progress);
+    paging_stats(en->paging, &s);
+    if (s.warm_reads)
+        note(en, "read %llu hot experts, %.3f GB in %.2f s", (unsigned long long)s.warm_reads,
+             (double)s.warm_bytes * 1e-9, (double)(now_ns() - start) * 1e-9);
+}
+
 static int open_all(struct engine *en, struct err *e)
 {
     int rc;
@@ -491,6 +526,8 @@ static int open_all(struct engine *en, struct err *e)
         fprintf(stderr, "conclave: %s\n", en->m->warning[i]);
     choose_counts(en);
     if ((rc = expert_layers(en, e)) || (rc = trunk_places(en, e)) || (rc = choose_sizes(en, e)) ||
+        (en->o->record_routes && (rc = routes_open(en->o->record_routes, en->layer, en->plan.geo.n_layers,
+                                                   en->plan.max_tokens, &en->routes, e))) ||
         (rc = make_segments(en, e)) || (rc = start_workers(en, e)))
         return rc;
     note(en, "%u threads, %u node%s, %u slabs (%s), %.3f GB of slabs, trunk %.3f GB", en->threads,
@@ -499,7 +536,10 @@ static int open_all(struct engine *en, struct err *e)
          (double)slab_total(en) * 1e-9, (double)en->trunk_bytes * 1e-9);
     if ((rc = load(en, e)))
         return rc;
-    return start_trunk(en, e);
+    if ((rc = start_trunk(en, e)))
+        return rc;
+    warm_up(en);
+    return 0;
 }
 
 static void each_seg(struct engine *en, void (*fn)(struct seg *s))
@@ -524,6 +564,7 @@ static void close_all(struct engine *en)
     exec_close(en->exec);
     moe_close(en->moe);
     paging_stop(en->paging);
+    heat_keeper_close(en->heat);
     watch_stop(en->watch);
     spawn_end(en->worker, en->n_workers);
     each_seg(en, seg_close);
@@ -531,7 +572,7 @@ static void close_all(struct engine *en)
         free(en->widened[i]);
     free(en->widened);
     free(en->weight);
-    free(en->used);
+    free(en->uses);
     free(en->feed);
     free(en->trunk_off);
     free(en->layer);
@@ -556,6 +597,8 @@ int engine_run(const struct engine_options *o, int (*body)(struct engine *en, vo
     each_seg(en, not_open);
     if (!open_all(en, e))
         status = run_team(en);
+    if (routes_close(en->routes, e) && !status)
+        status = 1;
     close_all(en);
     free(en);
     return status;
@@ -642,6 +685,7 @@ void engine_stats(const struct engine *en, struct engine_stats *s)
 {
     const struct moe_counters *mc = moe_counters(en->moe);
     const struct steward_counters *sc = paging_counters(en->paging);
+    struct paging_stats ps;
     const struct pager_box *pb = en->pager_box.base;
 
     memset(s, 0, sizeof *s);
@@ -653,6 +697,17 @@ void engine_stats(const struct engine *en, struct engine_stats *s)
     s->items = mc->items;
     s->disk_items = mc->disk_items;
     s->net_finds = mc->net_finds;
+    paging_stats(en->paging, &ps);
+    s->demand_reads = ps.reads;
+    s->moves = ps.moves;
+    s->warm_reads = ps.warm_reads;
+    s->warm_bytes = ps.warm_bytes;
+    s->lost_uses = ps.lost_uses;
+    s->most_open = ps.most_open;
+    s->places = ps.places;
+    s->spare = ps.spare;
+    s->residents = ps.residents;
+    s->resident = en->plan.slabs.resident;
     s->amendments = sc->amendments;
     s->declined = sc->declines;
     s->expert_reads = atomic_load(&pb->count.expert_reads);

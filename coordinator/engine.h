@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "coordinator/model/model.h"
+#include "coordinator/residency/policy.h"
 #include "coordinator/trunk/step.h"
 #include "kernels/attention/attention.h"
 #include "shm/err.h"
@@ -26,6 +27,9 @@ struct engine_options {
     uint64_t ram;      /* bytes of slabs for routed experts, all nodes together; 0: all that fit */
     uint32_t batch;    /* most tokens of a trunk pass; 0: 512 */
     int every_row;     /* 1: logits of every token may be asked for (eval, perplexity) */
+    enum policy_kind policy; /* which experts stay at hand where not all fit */
+    int heat;          /* 1: begin with the experts that earlier runs used most, remember this run's */
+    const char *record_routes; /* trunk/routes.h; NULL: no */
     int verbose;       /* 1: what was decided and why; 2: more */
     int progress;      /* 1: a progress bar on stderr while loading */
 };
@@ -54,7 +58,14 @@ struct engine_stats {
     uint64_t call_ns;               /* of that: making, awaiting and summing the experts' calls */
     uint64_t wait_ns;               /* of that: the trunk waited for experts */
     uint64_t calls, items;          /* published */
-    uint64_t disk_items;            /* of these: the expert had no place */
+    uint64_t disk_items;            /* of these: the expert was not at hand */
+    uint64_t demand_reads;          /* experts read because a call waited for them */
+    uint64_t moves;                 /* experts that the policy took in */
+    uint64_t warm_reads, warm_bytes; /* experts read at the start, by heat */
+    uint64_t lost_uses;             /* uses that the policy was not told of */
+    uint32_t most_open;             /* demanded reads open at a time */
+    uint32_t places, spare, residents; /* slabs of the policy, others; experts of the policy */
+    int resident;                   /* every expert has its slab: no policy */
     uint64_t amendments, declined;
     uint64_t expert_reads, bytes_read; /* by the pager, loading included */
     uint64_t load_ns, loaded_bytes;

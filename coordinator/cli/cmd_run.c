@@ -19,7 +19,7 @@
 
 struct run_flags {
     const char *prompt, *file;
-    int escape, no_echo, ignore_eos;
+    int escape, no_echo, ignore_eos, no_heat;
     uint32_t n_ctx;
     int64_t n_predict; /* -1: no limit */
     /* sampling, as typed */
@@ -75,6 +75,11 @@ static const struct flag run_table[] = {
      .kind = FLAG_ON,
      .at = AT(no_echo),
      .help = "write the answer alone, without the prompt before it"},
+    {.name = "no-heat",
+     .kind = FLAG_ON,
+     .at = AT(no_heat),
+     .help = "where not all experts fit: don't begin with those that earlier runs of this model used "
+             "most, and don't remember this one's (in XDG_CACHE_HOME)"},
     {.name = "temp|temperature",
      .arg = "T",
      .group = "sampling",
@@ -445,8 +450,8 @@ static int write_stats(struct run *r, size_t n_answer, const struct engine_stats
     put(j, "predicted_ms", 1e3 * r->answer_phase.wall);
     put(j, "predicted_per_second", per_second(r->answer_phase.steps, r->answer_phase.wall));
     json_close_object(j);
-    stats_put_phase(j, "prompt", &r->prompt_phase);
-    stats_put_phase(j, "answer", &r->answer_phase);
+    stats_put_phase(j, "prompt", &r->prompt_phase, r->n_prompt);
+    stats_put_phase(j, "answer", &r->answer_phase, r->answer_phase.steps);
     json_close_object(j);
     rc = json_text(j, &text, &n, e);
     if (!rc && !(rc = output_write(&r->stats, text, n, e)))
@@ -554,6 +559,7 @@ int cmd_run(int argc, char **argv)
         goto done;
     engine_flags_options(&r.engine, &o);
     o.n_ctx = r.flags.n_ctx;
+    o.heat = !r.flags.no_heat;
     status = engine_run(&o, body, &r, &e);
 done:
     if (output_close(&r.stats, &e) && !status)

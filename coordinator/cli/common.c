@@ -17,6 +17,9 @@
 _Static_assert(KV_F32 == 0 && KV_F16 == 1 && KV_BF16 == 2, "the choices of --kv are in this order");
 static const char kv_choices[] = "f32|f16|bf16";
 
+_Static_assert(POLICY_HEAT == 0 && POLICY_LRU == 1 && POLICY_LFU == 2, "the choices are in this order");
+static const char policy_choices[] = "heat|lru|lfu";
+
 #define AT(x) offsetof(struct engine_flags, x)
 const struct flag engine_flag_table[] = {
     {.name = "model",
@@ -54,6 +57,13 @@ const struct flag engine_flag_table[] = {
      .help = "memory for routed experts, with a suffix K, M, G or T; with less than all of them "
              "the rest is "
              "read from the file when needed"},
+    {.name = "cache-policy",
+     .arg = "NAME",
+     .kind = FLAG_CHOICE,
+     .at = AT(policy),
+     .choices = policy_choices,
+     .help = "with --ram: which experts stay in memory: heat (learned from use), lru (used last) or "
+             "lfu (used most)"},
     {.name = "nodes",
      .arg = "N",
      .kind = FLAG_U32,
@@ -80,6 +90,11 @@ const struct flag engine_flag_table[] = {
      .kind = FLAG_ON,
      .at = AT(processes),
      .help = "say at the end which processes ran and what each did (-v does too)"},
+    {.name = "record-routes",
+     .arg = "FILE",
+     .kind = FLAG_STRING,
+     .at = AT(record_routes),
+     .help = "write the experts that the router chose to FILE (.npy), for conclave simulate"},
     {.name = "stats",
      .arg = "FILE",
      .kind = FLAG_STRING,
@@ -88,7 +103,7 @@ const struct flag engine_flag_table[] = {
     {.kind = 0},
 };
 const char engine_flags_notes[] =
-    "-t, --ram, --nodes and --batch change speed and memory, never a bit of the result: the bytes "
+    "-t, --ram, --cache-policy, --nodes and --batch change speed and memory, never a bit of the result: the bytes "
     "depend "
     "on the model file, the tokens, --kv and the sampling settings alone.\n"
     "Sizes: 800M, 1.5G; K, M, G, T are powers of 1024.";
@@ -106,6 +121,8 @@ void engine_flags_options(const struct engine_flags *f, struct engine_options *o
     o->nodes = f->nodes;
     o->ram = f->ram;
     o->batch = f->batch;
+    o->policy = (enum policy_kind)f->policy;
+    o->record_routes = f->record_routes;
     o->verbose = f->verbose;
     o->progress = isatty(2);
 }
@@ -115,6 +132,13 @@ const char *kv_name(int kv)
     static const char *const name[] = {"f32", "f16", "bf16"};
 
     return name[kv];
+}
+
+static const char *policy_name(int kind)
+{
+    static const char *const name[] = {"heat", "lru", "lfu"};
+
+    return name[kind];
 }
 
 double seconds_now(void)
@@ -152,6 +176,7 @@ struct phase phase_between(const struct engine_stats *a, const struct engine_sta
     p.disk_items = b->disk_items - a->disk_items;
     p.expert_reads = b->expert_reads - a->expert_reads;
     p.bytes_read = b->bytes_read - a->bytes_read;
+    p.moves = b->moves - a->moves;
     return p;
 }
 
@@ -191,7 +216,13 @@ static void put_path(struct json_out *j, const char *key, const char *path)
     free(copy);
 }
 
-void stats_put_phase(struct json_out *j, const char *key, const struct phase *p)
+static void put_per(struct json_out *j, const char *key, uint64_t bytes, uint64_t n)
+{
+    json_key(j, key);
+    json_put_f64(j, n ? (double)bytes / (double)n : 0);
+}
+
+void stats_put_phase(struct json_out *j, const char *key, const struct phase *p, uint64_t n_tokens)
 {
     json_key(j, key);
     json_open_object(j);
@@ -209,6 +240,14 @@ void stats_put_phase(struct json_out *j, const char *key, const struct phase *p)
     put_u64(j, "bytes_read", p->bytes_read);
     put_u64(j, "weight_bytes", p->weight_bytes);
     put_u64(j, "major_faults", p->major_faults);
+    put_u64(j, "hits", p->items - p->disk_items);
+    put_u64(j, "misses", p->disk_items);
+    put_u64(j, "moves", p->moves);
+    json_key(j, "bytes_per_token"); /* by where the weights came from */
+    json_open_object(j);
+    put_per(j, "ram", p->weight_bytes, n_tokens);
+    put_per(j, "disk", p->bytes_read, n_tokens);
+    json_close_object(j);
     json_close_object(j);
 }
 
@@ -234,6 +273,26 @@ static void put_workers(struct json_out *j, const struct engine_stats *s)
         json_close_object(j);
     }
     json_close_array(j);
+}
+
+/* Where experts were found. Hits and misses count items: one expert of one call. */
+static void put_residency(struct json_out *j, const struct engine_flags *f, const struct engine_stats *s)
+{
+    json_key(j, "residency");
+    json_open_object(j);
+    put_str(j, "policy", s->resident ? "all resident" : policy_name(f->policy));
+    put_u64(j, "places", s->places);
+    put_u64(j, "spare", s->spare);
+    put_u64(j, "residents", s->residents);
+    put_u64(j, "hits", s->items - s->disk_items);
+    put_u64(j, "misses", s->disk_items);
+    put_u64(j, "moves", s->moves);
+    put_u64(j, "demand_reads", s->demand_reads);
+    put_u64(j, "most_open_reads", s->most_open);
+    put_u64(j, "warm_reads", s->warm_reads);
+    put_u64(j, "warm_bytes", s->warm_bytes);
+    put_u64(j, "lost_uses", s->lost_uses);
+    json_close_object(j);
 }
 
 void stats_put_engine(struct json_out *j, const struct engine_flags *f, const struct model *m,
@@ -263,6 +322,7 @@ void stats_put_engine(struct json_out *j, const struct engine_flags *f, const st
     put_u64(j, "calls", s->calls);
     put_u64(j, "items", s->items);
     put_u64(j, "disk_items", s->disk_items);
+    put_residency(j, f, s);
     put_u64(j, "amendments", s->amendments);
     put_u64(j, "declined", s->declined);
     put_u64(j, "net_finds", s->net_finds);

@@ -11,7 +11,8 @@ struct engine_flags {
     const char *model, *stats;
     uint32_t threads, nodes, batch;
     uint64_t ram;
-    int kv, verbose, processes;
+    const char *record_routes;
+    int kv, policy, verbose, processes;
 };
 extern const struct flag engine_flag_table[];
 extern const char engine_flags_notes[]; /* for help */
@@ -28,14 +29,14 @@ struct phase {
     double trunk;   /* passes of the trunk without waiting */
     double waiting; /* the trunk waited and no CPU worker computed: hand-over, disk */
     double rest;    /* not in a pass: sampling, text */
-    uint64_t steps, calls, items, disk_items, expert_reads, bytes_read, weight_bytes;
+    uint64_t steps, calls, items, disk_items, expert_reads, bytes_read, weight_bytes, moves;
     uint64_t major_faults; /* of all processes: waits for pages that memory had no room for */
 };
 struct phase phase_between(const struct engine_stats *a, const struct engine_stats *b, double wall);
 double seconds_now(void);
 
-/* Members of the object that is open in j. */
-void stats_put_phase(struct json_out *j, const char *key, const struct phase *p);
+/* Members of the object that is open in j. n_tokens: of the phase. */
+void stats_put_phase(struct json_out *j, const char *key, const struct phase *p, uint64_t n_tokens);
 void stats_put_engine(struct json_out *j, const struct engine_flags *f, const struct model *m,
                       uint32_t n_ctx, const struct engine_stats *s);
 

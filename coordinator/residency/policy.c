@@ -405,6 +405,13 @@ uint32_t policy_residents(const struct policy *p, uint32_t place)
     return p->residents[place];
 }
 
+uint64_t policy_last_use(const struct policy *p, uint32_t layer, uint32_t expert)
+{
+    const struct pair *x = &p->pair[pair_of(p, layer, expert)];
+
+    return x->used ? x->last : 0;
+}
+
 double policy_value(const struct policy *p, uint32_t layer, uint32_t expert)
 {
     return value_of(p, pair_of(p, layer, expert));

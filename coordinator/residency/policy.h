@@ -72,6 +72,8 @@ void policy_enter(struct policy *p, uint32_t layer, uint32_t expert, uint32_t pl
 void policy_leave(struct policy *p, uint32_t layer, uint32_t expert);
 int policy_resident(const struct policy *p, uint32_t layer, uint32_t expert);
 uint32_t policy_residents(const struct policy *p, uint32_t place);
+/* The token of an expert's last use (an estimate in a pass of several), 0: not used in this run. */
+uint64_t policy_last_use(const struct policy *p, uint32_t layer, uint32_t expert);
 
 /* What this expert is worth now, in [0, 1] (heat): for prefetch, and for tiers to be compared. */
 double policy_value(const struct policy *p, uint32_t layer, uint32_t expert);

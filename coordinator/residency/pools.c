@@ -48,12 +48,14 @@ static void fill(const struct expert_layer *layer, uint32_t n_layers, uint32_t n
     for (uint32_t l = 0; l < n_layers; l++) {
         uint64_t b = layer_bytes(&layer[l], n_nodes);
         uint32_t s = 0;
-        size_of[l] = 0;
+        if (size_of)
+            size_of[l] = 0;
         if (!b)
             continue;
         while (s + 1 < p->n && b > top[p->n - 1 - s])
             s++;
-        size_of[l] = (uint8_t)s;
+        if (size_of)
+            size_of[l] = (uint8_t)s;
         p->experts[s] += layer[l].n_experts;
         for (uint32_t k = 0; k < n_nodes; k++)
             if (p->slab[s][k] < slab_bytes(&layer[l], k, n_nodes))

@@ -7,6 +7,7 @@
 
 #define BAR 30
 #define ANSWER_MS 100 /* between two looks at the pager's life */
+#define WARM_US 5000  /* between two looks at how far the steward is */
 
 struct load {
     const struct load_config *c;
@@ -15,15 +16,6 @@ struct load {
     uint64_t start, shown;
     uint32_t tensor, layer, expert, place;
 };
-
-static uint64_t order_bytes(const struct order *o)
-{
-    uint64_t n = 0;
-
-    for (uint32_t i = 0; i < o->n_pieces; i++)
-        n += o->piece[i].bytes;
-    return n;
-}
 
 /* The next order: trunk tensors first, then experts in order of their slabs. 0: none left. */
 static int next_order(struct load *l, struct order *o)
@@ -46,21 +38,28 @@ static int next_order(struct load *l, struct order *o)
     return 0;
 }
 
-static void show(struct load *l, int last)
+/* part of total bytes since start; shown: when the bar was shown last. */
+static void bar(const char *what, uint64_t bytes, uint64_t total, uint64_t start, uint64_t *shown, int last)
 {
     uint64_t now = now_ns();
-    double part = l->total ? (double)l->bytes / (double)l->total : 1;
-    double s = (double)(now - l->start) * 1e-9, rate = s > 0 ? (double)l->bytes / s : 0;
+    double part = total ? (double)bytes / (double)total : 1;
+    double s = (double)(now - start) * 1e-9, rate = s > 0 ? (double)bytes / s : 0;
     int full = (int)(part * BAR);
 
-    if (!l->c->progress || (!last && now - l->shown < 100000000))
+    if (!last && now - *shown < 100000000)
         return;
-    l->shown = now;
-    fprintf(stderr, "\rloading [%.*s%*s] %3.0f%%  %.2f GB/s  %.0f s left   ", full,
+    *shown = now;
+    fprintf(stderr, "\r%s [%.*s%*s] %3.0f%%  %.2f GB/s  %.0f s left   ", what, full,
             "##############################", BAR - full, "", 100 * part, rate * 1e-9,
-            rate > 0 ? (double)(l->total - l->bytes) / rate : 0.0);
+            rate > 0 ? (double)(total - bytes) / rate : 0.0);
     if (last)
         fprintf(stderr, "\r\033[K");
+}
+
+static void show(struct load *l, int last)
+{
+    if (l->c->progress)
+        bar("loading", l->bytes, l->total, l->start, &l->shown, last);
 }
 
 /* Its last words, if it has any. */
@@ -161,4 +160,21 @@ int load_all(const struct load_config *c, uint64_t *bytes, struct err *e)
         enter(&l);
     *bytes = l.bytes;
     return 0;
+}
+
+void load_warm(const struct paging *p, int progress)
+{
+    uint64_t start = now_ns(), shown = 0;
+    struct paging_stats s;
+
+    paging_stats(p, &s);
+    if (!s.warm)
+        return;
+    for (; s.warm; paging_stats(p, &s)) {
+        if (progress)
+            bar("warming up", s.warm_bytes, s.warm_total, start, &shown, 0);
+        usleep(WARM_US);
+    }
+    if (progress)
+        bar("warming up", s.warm_bytes, s.warm_total, start, &shown, 1);
 }

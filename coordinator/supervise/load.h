@@ -20,3 +20,6 @@ struct load_config {
 /* Orders everything, waits for the answers, sets headers and entries of the experts. Returns bytes read
  * in *bytes. A read that fails is the pager's own line. */
 int load_all(const struct load_config *c, uint64_t *bytes, struct err *e);
+
+/* Waits until the hot experts of earlier runs are read, with a bar on stderr; the steward orders them. */
+void load_warm(const struct paging *p, int progress);

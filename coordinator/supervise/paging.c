@@ -1,5 +1,5 @@
 /* Experts come and go here. "Leaving a place" (docs/DESIGN.md section 4) is the order of the lines of
- * leave() and arrive(); what must be waited for is the steward's to say. */
+ * leave(), vacate() and arrive(); what must be waited for is the steward's to say. */
 #include "coordinator/supervise/paging.h"
 
 #include <pthread.h>
@@ -8,18 +8,48 @@
 
 #define MAX_NEEDS 64 /* looked at in one round; the rest comes in the next */
 #define STUCK_MS 1   /* between looks at stamps that ring nobody here, after the rounds */
+#define WARM_OPEN 32 /* warm reads ordered at a time: enough for the disk, and orders are left */
+
+enum slab_state {
+    SLAB_FREE,
+    SLAB_LEAVING, /* out of the table, and a giving that has not been stamped names it */
+    SLAB_READING,
+    SLAB_RESIDENT,
+};
+/* An expert is the policy's or not; the slab of one that is not, of one that left last or was not
+ * admitted, is loose: what it holds is at hand until another expert is read into it. */
+struct slab {
+    enum slab_state state;
+    uint32_t layer, expert; /* READING, RESIDENT: who */
+    uint64_t epoch;         /* RESIDENT */
+    uint64_t order;         /* READING: the pager's */
+    uint64_t last_use;      /* loose: as the policy knew it when it was decided about */
+    uint32_t next, prev;    /* FREE or loose: of its list */
+    uint8_t class, warm;
+};
+
+struct counters { /* written by the thread, read by any */
+    _Atomic uint64_t reads, moves, warm_reads, warm_bytes, warm_total, lost_uses, warm_left;
+    _Atomic uint32_t most_open, residents;
+};
 
 struct paging {
     struct paging_config c;
     struct steward *steward;
-    struct place *place;
-    uint32_t *place_of; /* by layer * n_experts + expert: its place in any state, or PLACE_NONE */
+    struct policy *policy; /* NULL: every expert is resident */
+    struct slab *slab;     /* n_slabs, then the heads of the lists: free and loose ones by size class */
+    uint32_t *place_of;    /* by layer * n_experts + expert: its slab, being read or resident, or PLACE_NONE */
+    uint8_t *class_of;     /* by layer */
     uint64_t next_order, next_epoch;
-    uint32_t *reading;  /* by order number modulo the ring: its place until the answer is taken */
-    uint32_t n_busy; /* places leaving or being read */
-    int stuck;       /* something waits for stamps that ring nobody here: look again soon */
+    uint32_t *reading;     /* by order number modulo the ring: its slab until the answer is taken */
+    uint32_t *busy, n_busy; /* slabs leaving or being read */
+    uint32_t n_demanded, n_warm; /* of these, reads by what they are for */
+    uint32_t *warm, warm_at, warm_end; /* layer * n_experts + expert: to be read, the hottest first */
+    int stuck;             /* something waits for stamps that ring nobody here: look again soon */
     size_t n_needs;
     struct need need[MAX_NEEDS];
+    uint64_t kept;         /* uses that the heat keeper has */
+    struct counters count;
     pthread_t thread;
     _Atomic int stop;
 };
@@ -28,6 +58,58 @@ static size_t expert_at(const struct paging *p, uint32_t layer, uint32_t expert)
 {
     return (size_t)layer * p->c.geo->n_experts + expert;
 }
+static uint32_t *place_of(const struct paging *p, uint32_t layer, uint32_t expert)
+{
+    return &p->place_of[expert_at(p, layer, expert)];
+}
+static void add(_Atomic uint64_t *count, uint64_t n)
+{
+    atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+/* ---- lists ---- */
+
+static uint32_t free_list(const struct paging *p, uint32_t class)
+{
+    return p->c.geo->n_slabs + class;
+}
+static uint32_t loose_list(const struct paging *p, uint32_t class)
+{
+    return p->c.geo->n_slabs + POLICY_SIZES + class;
+}
+
+static void unlink_slab(struct paging *p, uint32_t i)
+{
+    struct slab *s = &p->slab[i];
+
+    p->slab[s->prev].next = s->next;
+    p->slab[s->next].prev = s->prev;
+}
+/* At the end: the list's first leaves first. */
+static void link_last(struct paging *p, uint32_t list, uint32_t i)
+{
+    struct slab *s = &p->slab[i];
+
+    s->next = list;
+    s->prev = p->slab[list].prev;
+    p->slab[s->prev].next = i;
+    p->slab[list].prev = i;
+}
+
+static void set_free(struct paging *p, uint32_t i)
+{
+    p->slab[i].state = SLAB_FREE;
+    link_last(p, free_list(p, p->slab[i].class), i);
+}
+static void set_loose(struct paging *p, uint32_t i)
+{
+    struct slab *s = &p->slab[i];
+
+    s->last_use = policy_last_use(p->policy, s->layer, s->expert);
+    link_last(p, loose_list(p, s->class), i);
+}
+
+/* ---- coming and going ---- */
 
 static uint32_t *reading(struct paging *p, uint64_t order)
 {
@@ -40,15 +122,27 @@ static int room(struct paging *p)
     return *reading(p, p->next_order) == PLACE_NONE && order_room(p->c.geo, p->c.pager, p->next_order);
 }
 
-static void read_into(struct paging *p, uint32_t i)
+static void read_into(struct paging *p, uint32_t i, uint32_t layer, uint32_t expert, enum order_prio prio)
 {
-    struct place *pl = &p->place[i];
-    struct order o = {.number = p->next_order, .prio = PRIO_DEMAND};
+    struct slab *s = &p->slab[i];
+    struct order o = {.number = p->next_order, .prio = prio};
 
-    pieces_expert(p->c.pieces, pl->layer, pl->expert, i, &o);
-    *reading(p, p->next_order) = i;
-    pl->order = p->next_order++;
-    pl->state = PLACE_READING;
+    pieces_expert(p->c.pieces, layer, expert, i, &o);
+    s->state = SLAB_READING;
+    s->layer = layer;
+    s->expert = expert;
+    s->warm = prio == PRIO_WARM;
+    s->order = p->next_order++;
+    *reading(p, s->order) = i;
+    *place_of(p, layer, expert) = i;
+    p->busy[p->n_busy++] = i;
+    if (s->warm) {
+        p->n_warm++;
+    } else {
+        add(&p->count.reads, 1);
+        if (++p->n_demanded > atomic_load_explicit(&p->count.most_open, memory_order_relaxed))
+            atomic_store_explicit(&p->count.most_open, p->n_demanded, memory_order_relaxed);
+    }
     order_publish(p->c.geo, p->c.orders, &o, &p->c.bells[p->c.pager_outbox], &p->c.pager->asleep);
 }
 
@@ -56,27 +150,31 @@ static void read_into(struct paging *p, uint32_t i)
  * steward_place_named makes the fence. */
 static void leave(struct paging *p, uint32_t i)
 {
-    struct place *pl = &p->place[i];
+    struct slab *s = &p->slab[i];
 
-    atomic_store_explicit(table_entry(p->c.tables, p->c.geo, pl->layer, pl->expert), 0, memory_order_release);
+    atomic_store_explicit(table_entry(p->c.tables, p->c.geo, s->layer, s->expert), 0, memory_order_release);
     for (uint32_t k = 0; k < p->c.geo->n_nodes; k++)
         atomic_store_explicit(table_header(p->c.tables, p->c.geo, k, i), 0, memory_order_release);
     if (p->c.geo->n_nodes > 1)
         steward_ring_workers(p->steward);
-    p->place_of[expert_at(p, pl->layer, pl->expert)] = PLACE_NONE;
+    *place_of(p, s->layer, s->expert) = PLACE_NONE;
 }
 
 /* The bytes are there: header on every node, then the entry. */
 static void arrive(struct paging *p, uint32_t i)
 {
-    struct place *pl = &p->place[i];
+    struct slab *s = &p->slab[i];
 
-    pl->state = PLACE_RESIDENT;
-    pl->epoch = p->next_epoch++;
+    *(s->warm ? &p->n_warm : &p->n_demanded) -= 1;
+    *reading(p, s->order) = PLACE_NONE;
+    s->state = SLAB_RESIDENT;
+    s->epoch = p->next_epoch++;
     for (uint32_t k = 0; k < p->c.geo->n_nodes; k++)
-        atomic_store_explicit(table_header(p->c.tables, p->c.geo, k, i), pl->epoch, memory_order_release);
-    atomic_store_explicit(table_entry(p->c.tables, p->c.geo, pl->layer, pl->expert),
-                          ENTRY(i, pl->epoch), memory_order_release);
+        atomic_store_explicit(table_header(p->c.tables, p->c.geo, k, i), s->epoch, memory_order_release);
+    atomic_store_explicit(table_entry(p->c.tables, p->c.geo, s->layer, s->expert), ENTRY(i, s->epoch),
+                          memory_order_release);
+    if (!policy_resident(p->policy, s->layer, s->expert))
+        set_loose(p, i);
 }
 
 static int named(struct paging *p, uint32_t i)
@@ -88,90 +186,260 @@ static int named(struct paging *p, uint32_t i)
         watch_fatal(*p->c.watch, "steward: %s", e.msg);
     return rc;
 }
-static int busy(void *arg, uint32_t place)
+
+/* Takes what lies in a slab that is in no list out of the tables. 0: it can be overwritten; else a call
+ * was published between the look and the mark, and the slab is free when its stamps are there. */
+static int vacate(struct paging *p, uint32_t i)
 {
-    return named(arg, place);
+    leave(p, i);
+    if (!named(p, i))
+        return 0;
+    p->slab[i].state = SLAB_LEAVING;
+    p->busy[p->n_busy++] = i;
+    return 1;
 }
 
-/* Sends an expert on its way into some place, if there is one to be had now. */
-static void fetch(struct paging *p, uint32_t layer, uint32_t expert)
+/* ---- who stays ---- */
+
+static void admit(struct paging *p, uint32_t layer, uint32_t expert, uint32_t class)
 {
-    const struct geometry *g = p->c.geo;
+    policy_enter(p->policy, layer, expert, class);
+    atomic_fetch_add_explicit(&p->count.residents, 1, memory_order_relaxed);
+}
+
+/* No longer the policy's. What is being read becomes loose when it arrives. */
+static void dismiss(struct paging *p, uint32_t layer, uint32_t expert)
+{
+    uint32_t i = *place_of(p, layer, expert);
+
+    policy_leave(p->policy, layer, expert);
+    atomic_fetch_sub_explicit(&p->count.residents, 1, memory_order_relaxed);
+    if (p->slab[i].state == SLAB_RESIDENT)
+        set_loose(p, i);
+}
+
+/* Loose experts that were used again and are worth a place now: two names change, nothing is read. */
+static void promote(struct paging *p)
+{
+    for (uint32_t class = 0; class < p->c.slabs->pools.n; class++) {
+        uint32_t list = loose_list(p, class), last = p->slab[list].prev, i = p->slab[list].next, next;
+        for (int more = i != list; more; i = next) {
+            struct slab *s = &p->slab[i];
+            uint64_t used = policy_last_use(p->policy, s->layer, s->expert);
+            struct policy_answer a;
+            more = i != last;
+            next = s->next;
+            if (used == s->last_use)
+                continue;
+            unlink_slab(p, i);
+            a = policy_admit(p->policy, s->layer, s->expert, 0, NULL, NULL);
+            if ((a.verdict == POLICY_FREE || a.verdict == POLICY_REPLACE) && a.place == class) {
+                if (a.verdict == POLICY_REPLACE)
+                    dismiss(p, a.layer, a.expert);
+                admit(p, s->layer, s->expert, class);
+                add(&p->count.moves, 1);
+            } else {
+                set_loose(p, i);
+            }
+        }
+    }
+}
+
+/* A slab of this class to read into; PLACE_NONE: all others are being read or named. */
+static uint32_t take_spare(struct paging *p, uint32_t class)
+{
+    uint32_t list = free_list(p, class), i = p->slab[list].next, next;
+
+    if (i != list) {
+        unlink_slab(p, i);
+        return i;
+    }
+    list = loose_list(p, class);
+    for (i = p->slab[list].next; i != list; i = next) {
+        next = p->slab[i].next;
+        if (named(p, i))
+            continue;
+        unlink_slab(p, i);
+        if (!vacate(p, i))
+            return i;
+    }
+    return PLACE_NONE;
+}
+
+static int leaves_now(void *arg, uint32_t layer, uint32_t expert)
+{
+    struct paging *p = arg;
+    uint32_t i = *place_of(p, layer, expert);
+
+    return p->slab[i].state == SLAB_RESIDENT && !named(p, i);
+}
+
+/* The slab of one of the policy's that may go this moment. */
+static uint32_t displace(struct paging *p, uint32_t layer, uint32_t expert, int must,
+                         struct policy_answer *a)
+{
     uint32_t i;
 
-    if (!room(p))
-        return;
-    i = lru_pick(p->place, g->n_slabs, p->c.used, g->n_experts, busy, p);
-    if (i == PLACE_NONE) {
-        p->stuck = 1; /* every place is named; stamps will free one */
-        return;
-    }
-    if (p->place[i].state == PLACE_RESIDENT)
-        leave(p, i);
-    p->place[i] = (struct place){.state = PLACE_LEAVING, .layer = layer, .expert = expert};
-    p->place_of[expert_at(p, layer, expert)] = i;
-    p->n_busy++;
-    if (!named(p, i)) /* a call may have been published between the pick and the mark */
-        read_into(p, i);
+    *a = policy_admit(p->policy, layer, expert, must, leaves_now, p);
+    if (a->verdict != POLICY_REPLACE)
+        return PLACE_NONE;
+    i = *place_of(p, a->layer, a->expert);
+    dismiss(p, a->layer, a->expert);
+    unlink_slab(p, i);
+    return vacate(p, i) ? PLACE_NONE : i;
 }
 
-/* Reads that have ended, places that have been left. Returns whether anything moved. */
+/* Sends an expert on its way, if there is a slab to be had now. The policy says whether it takes a
+ * place; the slab is a spare one in any case where there is one. Returns whether it went. */
+static int fetch(struct paging *p, uint32_t layer, uint32_t expert)
+{
+    const struct slab_plan *plan = p->c.slabs;
+    uint32_t own = p->class_of[layer], i = PLACE_NONE;
+    int must = !plan->spare[plan->pools.n - 1]; /* one slab in all */
+    struct policy_answer a;
+
+    if (!room(p))
+        return 0;
+    a = policy_admit(p->policy, layer, expert, must, NULL, NULL);
+    if (a.verdict == POLICY_FREE || a.verdict == POLICY_REPLACE) {
+        i = take_spare(p, a.place);
+        if (i != PLACE_NONE && a.verdict == POLICY_REPLACE)
+            dismiss(p, a.layer, a.expert);
+        else if (i == PLACE_NONE && a.verdict == POLICY_REPLACE)
+            i = displace(p, layer, expert, must, &a);
+        if (i != PLACE_NONE) {
+            admit(p, layer, expert, a.place);
+            add(&p->count.moves, 1);
+        }
+    } else {
+        for (uint32_t s = own; s < plan->pools.n && i == PLACE_NONE; s++)
+            i = take_spare(p, s);
+    }
+    if (i == PLACE_NONE) {
+        p->stuck = 1; /* every slab is named or being read; stamps and answers will free one */
+        return 0;
+    }
+    read_into(p, i, layer, expert, PRIO_DEMAND);
+    return 1;
+}
+
+/* The hottest of earlier runs, into places that nobody has taken yet. */
+static int warm_up(struct paging *p)
+{
+    int moved = 0;
+
+    while (p->warm_at < p->warm_end && p->n_warm < WARM_OPEN && room(p)) {
+        uint32_t layer = p->warm[p->warm_at] / p->c.geo->n_experts,
+                 expert = p->warm[p->warm_at] % p->c.geo->n_experts, list, i;
+        struct policy_answer a;
+        p->warm_at++;
+        moved = 1;
+        if (*place_of(p, layer, expert) != PLACE_NONE)
+            continue;
+        a = policy_admit(p->policy, layer, expert, 0, NULL, NULL);
+        list = free_list(p, a.place);
+        i = p->slab[list].next;
+        if (a.verdict != POLICY_FREE || i == list)
+            continue;
+        unlink_slab(p, i);
+        admit(p, layer, expert, a.place);
+        read_into(p, i, layer, expert, PRIO_WARM);
+    }
+    if (moved)
+        atomic_store_explicit(&p->count.warm_left, p->warm_end - p->warm_at + p->n_warm, memory_order_release);
+    return moved;
+}
+
+/* ---- the rounds ---- */
+
+static void take_answer(struct paging *p, uint32_t i, int answer)
+{
+    struct slab *s = &p->slab[i];
+    int warm = s->warm;
+
+    if (answer < 0) /* its text came over the control socket and ends the run */
+        watch_fatal(*p->c.watch, "pager: layer %u expert %u cannot be read", s->layer, s->expert);
+    arrive(p, i);
+    if (warm) {
+        add(&p->count.warm_reads, 1);
+        add(&p->count.warm_bytes, order_bytes(&p->c.orders->slot[s->order & (p->c.geo->order_slots - 1)].order));
+        atomic_store_explicit(&p->count.warm_left, p->warm_end - p->warm_at + p->n_warm, memory_order_release);
+    }
+}
+
+/* Reads that have ended, slabs that have been left. Returns whether anything moved. */
 static int advance(struct paging *p)
 {
     int moved = 0;
 
-    for (uint32_t i = 0; p->n_busy && i < p->c.geo->n_slabs; i++) {
-        struct place *pl = &p->place[i];
-        if (pl->state == PLACE_LEAVING) {
-            if (room(p) && !named(p, i)) {
-                read_into(p, i);
-                moved = 1;
-            } else {
-                p->stuck = 1;
+    for (uint32_t n = 0; n < p->n_busy;) {
+        uint32_t i = p->busy[n];
+        struct slab *s = &p->slab[i];
+        if (s->state == SLAB_LEAVING) {
+            if (named(p, i)) {
+                n++;
+                continue;
             }
-        } else if (pl->state == PLACE_READING) {
-            int answer = order_answer(p->c.geo, p->c.pager, pl->order);
-            if (answer < 0) /* its text came over the control socket and ends the run */
-                watch_fatal(*p->c.watch, "pager: layer %u expert %u cannot be read", pl->layer, pl->expert);
-            if (answer > 0) {
-                *reading(p, pl->order) = PLACE_NONE;
-                arrive(p, i);
-                p->n_busy--;
-                moved = 1;
+            set_free(p, i);
+        } else {
+            int answer = order_answer(p->c.geo, p->c.pager, s->order);
+            if (!answer) {
+                n++;
+                continue;
             }
+            take_answer(p, i, answer);
         }
+        p->busy[n] = p->busy[--p->n_busy];
+        moved = 1;
     }
     return moved;
 }
 
-/* Grants what is there, fetches what is not. */
+/* An item whose expert is at hand now, or a share that is to be given again. Returns whether something
+ * was given. */
+static int give(struct paging *p, const struct need *n)
+{
+    uint32_t at = *place_of(p, n->layer, n->expert);
+
+    if (n->why == NEED_AGAIN) /* rule 20: where the place still stands; else its item wants a place */
+        return atomic_load_explicit(table_header(p->c.tables, p->c.geo, n->share, n->was.place),
+                                    memory_order_relaxed) == n->was.epoch &&
+               steward_give(p->steward, n->call, n->item, n->share, p->c.owner[n->share], n->was.place,
+                            n->was.epoch, now_ns()) > 0;
+    if (n->why != NEED_PLACE) /* owners do not die here: the watch ends the run */
+        return 0;
+    return at != PLACE_NONE && p->slab[at].state == SLAB_RESIDENT &&
+           steward_grant(p->steward, n->call, n->item, at, p->slab[at].epoch, p->c.owner, now_ns()) > 0;
+}
+
+/* Grants what is there, then fetches what is not: who was granted something holds its slab. */
 static int serve(struct paging *p)
 {
     int moved = 0;
 
+    if (p->policy) {
+        add(&p->count.lost_uses, uses_drain(p->c.uses, p->policy));
+        promote(p);
+    }
     p->n_needs = steward_needs(p->steward, now_ns(), 0, p->need, MAX_NEEDS);
+    for (size_t i = 0; i < p->n_needs && i < MAX_NEEDS; i++)
+        moved |= give(p, &p->need[i]);
     for (size_t i = 0; i < p->n_needs && i < MAX_NEEDS; i++) {
         const struct need *n = &p->need[i];
-        uint32_t at;
-        if (n->why == NEED_AGAIN) { /* rule 20: where the place still stands; else its item wants a place */
-            if (atomic_load_explicit(table_header(p->c.tables, p->c.geo, n->share, n->was.place),
-                                     memory_order_relaxed) == n->was.epoch)
-                moved |= steward_give(p->steward, n->call, n->item, n->share, p->c.owner[n->share],
-                                      n->was.place, n->was.epoch, now_ns()) > 0;
-            continue;
-        }
-        if (n->why != NEED_PLACE)
-            continue; /* owners do not die here: the watch ends the run */
-        at = p->place_of[expert_at(p, n->layer, n->expert)];
-        if (at == PLACE_NONE) {
-            fetch(p, n->layer, n->expert);
-            moved |= p->place_of[expert_at(p, n->layer, n->expert)] != PLACE_NONE;
-        } else if (p->place[at].state == PLACE_RESIDENT) {
-            moved |= steward_grant(p->steward, n->call, n->item, at, p->place[at].epoch, p->c.owner,
-                                   now_ns()) > 0;
-        }
+        if (n->why == NEED_PLACE && *place_of(p, n->layer, n->expert) == PLACE_NONE)
+            moved |= fetch(p, n->layer, n->expert);
     }
     return moved;
+}
+
+static void keep_heat(struct paging *p)
+{
+    int news = p->policy && p->c.uses->tail != p->kept;
+
+    if (p->c.heat && p->policy)
+        heat_keeper_give(p->c.heat, news ? p->policy : NULL);
+    if (news)
+        p->kept = p->c.uses->tail;
 }
 
 /* Something to do that no earlier look has seen? */
@@ -183,10 +451,13 @@ static int look(void *arg)
         return LOOK_FOUND;
     if (atomic_load_explicit(p->c.disk_call, memory_order_acquire) >= steward_cursor(p->steward))
         return LOOK_FOUND;
-    for (uint32_t i = 0; p->n_busy && i < p->c.geo->n_slabs; i++)
-        if (p->place[i].state == PLACE_READING && order_answer(p->c.geo, p->c.pager, p->place[i].order))
+    if (p->c.heat && heat_keeper_wants(p->c.heat))
+        return LOOK_FOUND;
+    for (uint32_t n = 0; n < p->n_busy; n++)
+        if (p->slab[p->busy[n]].state == SLAB_READING &&
+            order_answer(p->c.geo, p->c.pager, p->slab[p->busy[n]].order))
             return LOOK_FOUND;
-    if (p->n_needs || p->n_busy)
+    if (p->n_needs || p->n_demanded)
         return steward_look(p->steward);
     for (uint32_t s = 0; s < CALL_SLOTS; s++) /* a declined item in a call that had none on disk */
         for (uint32_t k = 0; k < p->c.geo->n_nodes; k++) {
@@ -211,6 +482,9 @@ static void *run(void *arg)
         p->stuck = 0;
         moved = advance(p);
         moved |= serve(p);
+        moved |= warm_up(p);
+        if (p->c.heat && heat_keeper_wants(p->c.heat))
+            keep_heat(p);
         if (moved)
             continue;
         if (p->stuck) { /* a call's stamps ring the trunk, not us */
@@ -224,26 +498,109 @@ static void *run(void *arg)
         if (!look(p))
             bell_sleep(&p->c.bells[PROC_STEWARD], &p->c.board->asleep_steward, look, p, 0);
     }
+    if (p->policy)
+        uses_drain(p->c.uses, p->policy);
+    keep_heat(p);
     return NULL;
 }
 
+/* ---- life ---- */
+
+/* Experts that were loaded before the thread starts. */
 static void start_places(struct paging *p)
 {
     const struct geometry *g = p->c.geo;
 
-    for (uint32_t l = 0; l < g->n_layers; l++) /* experts that were loaded before the thread starts */
+    for (uint32_t l = 0; l < g->n_layers; l++)
         for (uint32_t x = 0; x < g->n_experts; x++) {
             uint64_t entry = atomic_load_explicit(table_entry(p->c.tables, g, l, x), memory_order_relaxed);
             uint32_t i = entry ? ENTRY_PLACE(entry) : PLACE_NONE;
-            p->place_of[expert_at(p, l, x)] = i;
+            *place_of(p, l, x) = i;
             if (!entry)
                 continue;
-            p->place[i] = (struct place){
-                .state = PLACE_RESIDENT, .layer = l, .expert = x, .epoch = ENTRY_EPOCH(entry)};
+            p->slab[i] = (struct slab){
+                .state = SLAB_RESIDENT, .layer = l, .expert = x, .epoch = ENTRY_EPOCH(entry)};
             if (p->next_epoch <= ENTRY_EPOCH(entry))
                 p->next_epoch = ENTRY_EPOCH(entry) + 1;
         }
     p->next_order = atomic_load_explicit(&p->c.orders->head, memory_order_relaxed) + 1;
+}
+
+/* Of the hottest, those for which there will be a place. */
+static int plan_warm_up(struct paging *p, struct err *e)
+{
+    const struct geometry *g = p->c.geo;
+    const struct slab_plan *plan = p->c.slabs;
+    uint32_t left[POLICY_SIZES];
+    uint64_t total = 0;
+    size_t n;
+
+    if (!p->c.heat || !heat_keeper_tell(p->c.heat, p->policy))
+        return 0;
+    p->warm = malloc(((size_t)g->n_layers * g->n_experts + 1) * sizeof *p->warm);
+    if (!p->warm)
+        return err_set(e, -ENOMEM, "no memory for the list of hot experts");
+    memcpy(left, plan->pools.places, sizeof left);
+    n = policy_hottest(p->policy, p->warm);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t layer = p->warm[i] / g->n_experts, s = p->class_of[layer];
+        struct order o = {0};
+        while (s < plan->pools.n && !left[s])
+            s++;
+        if (s == plan->pools.n || p->warm[i] % g->n_experts >= table_layer(p->c.tables, layer)->n_experts)
+            continue;
+        left[s]--;
+        pieces_expert(p->c.pieces, layer, p->warm[i] % g->n_experts, 0, &o);
+        total += order_bytes(&o);
+        p->warm[p->warm_end++] = p->warm[i];
+    }
+    atomic_store_explicit(&p->count.warm_total, total, memory_order_relaxed);
+    atomic_store_explicit(&p->count.warm_left, p->warm_end, memory_order_relaxed);
+    return 0;
+}
+
+static int start_policy(struct paging *p, struct err *e)
+{
+    const struct geometry *g = p->c.geo;
+    const struct slab_plan *plan = p->c.slabs;
+    struct policy_config pc = {.kind = p->c.policy,
+                               .n_layers = g->n_layers,
+                               .n_experts = g->n_experts,
+                               .n_sizes = plan->pools.n,
+                               .size_of = p->class_of};
+    int rc;
+
+    for (uint32_t l = 0; l < g->n_layers; l++)
+        p->class_of[l] = (uint8_t)slab_class_of_layer(plan, table_layer(p->c.tables, l), g->n_nodes);
+    for (uint32_t i = g->n_slabs; i < g->n_slabs + 2 * POLICY_SIZES; i++)
+        p->slab[i].next = p->slab[i].prev = i;
+    for (uint32_t i = 0; i < g->n_slabs; i++) {
+        p->slab[i].class = (uint8_t)slab_class(plan, i);
+        set_free(p, i);
+    }
+    memcpy(pc.places, plan->pools.places, sizeof pc.places);
+    rc = policy_open(&pc, &p->policy, e);
+    return rc ? rc : plan_warm_up(p, e);
+}
+
+static void ring_steward(void *arg)
+{
+    struct paging *p = arg;
+
+    bell_ring(&p->c.bells[PROC_STEWARD], &p->c.board->asleep_steward);
+}
+
+static void free_all(struct paging *p)
+{
+    steward_close(p->steward);
+    policy_close(p->policy);
+    free(p->slab);
+    free(p->place_of);
+    free(p->class_of);
+    free(p->reading);
+    free(p->busy);
+    free(p->warm);
+    free(p);
 }
 
 int paging_start(const struct paging_config *c, struct paging **out, struct err *e)
@@ -263,18 +620,19 @@ int paging_start(const struct paging_config *c, struct paging **out, struct err 
         return err_set(e, -ENOMEM, "no memory for the steward");
     p->c = *c;
     p->next_epoch = 1;
-    p->place = calloc(g->n_slabs + 1, sizeof *p->place);
+    p->slab = calloc((size_t)g->n_slabs + 2 * POLICY_SIZES, sizeof *p->slab);
     p->place_of = malloc(((size_t)g->n_layers * g->n_experts + 1) * sizeof *p->place_of);
+    p->class_of = calloc(g->n_layers + 1, 1);
     p->reading = malloc(g->order_slots * sizeof *p->reading);
-    if (!p->place || !p->place_of || !p->reading) {
+    p->busy = malloc(((size_t)g->n_slabs + 1) * sizeof *p->busy);
+    if (!p->slab || !p->place_of || !p->class_of || !p->reading || !p->busy) {
         rc = err_set(e, -ENOMEM, "no memory for %u places of experts", g->n_slabs);
         goto failed;
     }
     for (uint32_t i = 0; i < g->order_slots; i++)
         p->reading[i] = PLACE_NONE;
     start_places(p);
-    rc = steward_open(&sc, &p->steward, e);
-    if (rc)
+    if ((!c->slabs->resident && (rc = start_policy(p, e))) || (rc = steward_open(&sc, &p->steward, e)))
         goto failed;
     for (uint32_t k = 0; k < g->n_nodes; k++)
         steward_worker(p->steward, c->owner[k], c->outbox[c->owner[k]], WORKER_LIVE);
@@ -284,14 +642,12 @@ int paging_start(const struct paging_config *c, struct paging **out, struct err 
         rc = err_set(e, -rc, "cannot start the steward's thread: %s", strerror(rc));
         goto failed;
     }
+    if (p->policy && c->heat)
+        heat_keeper_start(c->heat, ring_steward, p);
     *out = p;
     return 0;
 failed:
-    steward_close(p->steward);
-    free(p->place);
-    free(p->place_of);
-    free(p->reading);
-    free(p);
+    free_all(p);
     return rc;
 }
 
@@ -299,18 +655,42 @@ void paging_stop(struct paging *p)
 {
     if (!p)
         return;
+    if (p->c.heat) /* it rings the steward */
+        heat_keeper_stop(p->c.heat);
     atomic_store_explicit(&p->stop, 1, memory_order_release);
-    bell_ring(&p->c.bells[PROC_STEWARD], &p->c.board->asleep_steward);
+    ring_steward(p);
     pthread_join(p->thread, NULL);
     atomic_store_explicit(&p->c.board->watch, 0, memory_order_release);
-    steward_close(p->steward);
-    free(p->place);
-    free(p->place_of);
-    free(p->reading);
-    free(p);
+    free_all(p);
 }
 
 const struct steward_counters *paging_counters(const struct paging *p)
 {
     return steward_counters(p->steward);
+}
+
+static uint64_t now_of(const _Atomic uint64_t *count)
+{
+    return atomic_load_explicit(count, memory_order_relaxed);
+}
+
+void paging_stats(const struct paging *p, struct paging_stats *s)
+{
+    const struct counters *n = &p->count;
+
+    *s = (struct paging_stats){
+        .warm = atomic_load_explicit(&n->warm_left, memory_order_acquire) > 0,
+        .reads = now_of(&n->reads),
+        .moves = now_of(&n->moves),
+        .warm_reads = now_of(&n->warm_reads),
+        .warm_bytes = now_of(&n->warm_bytes),
+        .warm_total = now_of(&n->warm_total),
+        .lost_uses = now_of(&n->lost_uses),
+        .most_open = atomic_load_explicit(&n->most_open, memory_order_relaxed),
+        .residents = atomic_load_explicit(&n->residents, memory_order_relaxed),
+    };
+    for (uint32_t i = 0; p->policy && i < p->c.slabs->pools.n; i++) {
+        s->places += p->c.slabs->pools.places[i];
+        s->spare += p->c.slabs->spare[i];
+    }
 }

@@ -1,8 +1,10 @@
 /* The steward's thread with the paging of experts: follows the call ring, gives items whose expert is
  * on disk a place, has the pager read it, grants it by amendments. The only writer of the tables, the
- * amendments and (after loading) the orders. */
+ * amendments and (after loading) the orders. Which experts stay at hand is residency/policy.h's to say. */
 #pragma once
-#include "coordinator/residency/lru.h"
+#include "coordinator/residency/slabs.h"
+#include "coordinator/residency/uses.h"
+#include "coordinator/supervise/keep_heat.h"
 #include "coordinator/supervise/pieces.h"
 #include "coordinator/supervise/watch.h"
 #include "shm/orders.h"
@@ -21,13 +23,42 @@ struct paging_config { /* borrowed until paging_stop */
     uint32_t pager_outbox;
     uint32_t owner[MAX_NODES];
     struct outbox *const *outbox;
-    _Atomic uint64_t *used; /* last use by layer * n_experts + expert; written by the trunk */
     _Atomic uint64_t *disk_call; /* last call that was published with items on disk */
     struct watch **watch;   /* for what cannot go on */
     const struct pieces *pieces;
+    const struct slab_plan *slabs;
+    enum policy_kind policy;
+    struct uses *uses;      /* of the trunk's calls; NULL where every expert is resident */
+    struct heat_keeper *heat; /* NULL: nothing is known from earlier runs, and nothing kept */
 };
 struct paging;
-/* Starts the thread; board->watch is 1 from then on, so workers may sleep. */
+/* Starts the thread; board->watch is 1 from then on, so workers may sleep. Experts that the heat
+ * keeper knows are read into the policy's places from then on, the hottest first, behind whatever is
+ * demanded. */
 int paging_start(const struct paging_config *c, struct paging **out, struct err *e);
+/* Ends the thread; the heat keeper has the heat then. */
 void paging_stop(struct paging *p);
 const struct steward_counters *paging_counters(const struct paging *p);
+
+struct paging_stats { /* since the start */
+    uint64_t reads;   /* of experts that were demanded */
+    uint64_t moves;   /* experts that became the policy's, not counting warm ones */
+    uint64_t warm_reads, warm_bytes; /* by heat, at the start */
+    uint64_t warm_total; /* bytes of all that will be */
+    uint64_t lost_uses;  /* the policy was not told */
+    uint32_t most_open;  /* demanded reads open at a time */
+    uint32_t places, spare, residents; /* slabs of the policy, others; experts of the policy */
+    int warm;            /* warm reads are still to come */
+};
+/* Any thread. */
+void paging_stats(const struct paging *p, struct paging_stats *s);
+
+/* Bytes that an order asks for. */
+static inline uint64_t order_bytes(const struct order *o)
+{
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; i < o->n_pieces; i++)
+        n += o->piece[i].bytes;
+    return n;
+}

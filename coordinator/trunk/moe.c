@@ -137,10 +137,10 @@ static void find_owners(struct moe *m, struct open_call *o)
     o->n_direct = 0;
     for (uint32_t i = 0; i < o->call.head.n_items; i++) {
         struct call_item *it = &o->call.items[i];
-        size_t at = (size_t)m->layer * g->n_experts + it->expert;
         uint64_t entry = atomic_load_explicit(table_entry(m->c.tables, g, m->layer, it->expert),
                                               memory_order_acquire);
-        atomic_store_explicit(&m->c.used[at], m->next, memory_order_relaxed);
+        if (m->c.uses) /* before the call: who follows it knows its uses */
+            uses_note(m->c.uses, m->layer, it->expert, it->n_pairs);
         it->place = entry ? ENTRY_PLACE(entry) : PLACE_NONE;
         it->epoch = ENTRY_EPOCH(entry);
         for (uint32_t k = 0; k < g->n_nodes; k++)
@@ -192,12 +192,22 @@ static void publish_next(struct moe *m)
     m->count_of.items += o->call.head.n_items;
 }
 
+void moe_step(struct moe *m, uint32_t n_tokens)
+{
+    if (m->c.uses)
+        uses_step(m->c.uses, n_tokens);
+    if (m->c.routes)
+        routes_step(m->c.routes, n_tokens);
+}
+
 void moe_begin(struct moe *m, uint32_t layer, uint32_t used, const float *x, const int32_t *ids,
                uint32_t n_tokens)
 {
     uint32_t parts = (n_tokens + m->c.geo->max_tokens - 1) / m->c.geo->max_tokens;
     uint64_t start = now_ns();
 
+    if (m->c.routes)
+        routes_layer(m->c.routes, layer, used, ids);
     m->layer = layer;
     m->used = used;
     m->x = x;

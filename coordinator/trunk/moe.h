@@ -2,6 +2,8 @@
  * rows. The producer of the call ring (shm/calls.h). At most CALLS_IN_FLIGHT calls are open; a layer
  * that needs more room goes out in sub-calls of equal token ranges. */
 #pragma once
+#include "coordinator/residency/uses.h"
+#include "coordinator/trunk/routes.h"
 #include "shm/amends.h"
 #include "shm/bell.h"
 #include "shm/calls.h"
@@ -25,7 +27,8 @@ struct moe_config {
     float *acts;
     struct outbox *const *outbox;    /* by outbox number; NULL: none */
     uint32_t owner[MAX_NODES];       /* outbox number of each node's worker */
-    _Atomic uint64_t *used;          /* by layer * n_experts + expert: last call that used it */
+    struct uses *uses;               /* tells the steward which experts are used; NULL: nobody asks */
+    struct routes *routes;           /* records the router's choices; NULL: no */
     _Atomic uint64_t *disk_call;     /* last call with items on disk: what the steward looks at */
     int shared;                      /* workers use our cores: yield while waiting */
 };
@@ -33,6 +36,8 @@ struct moe;
 int moe_open(const struct moe_config *c, struct moe **out, struct err *e);
 void moe_close(struct moe *m);
 
+/* Leader: a pass of the trunk begins, n_tokens together. */
+void moe_step(struct moe *m, uint32_t n_tokens);
 /* Leader: publishes the first calls of a layer for n_tokens vectors x (n_tokens, n_embd) whose experts
  * are ids (n_tokens, used). x and ids stand until moe_finish. */
 void moe_begin(struct moe *m, uint32_t layer, uint32_t used, const float *x, const int32_t *ids,

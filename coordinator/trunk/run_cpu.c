@@ -614,6 +614,8 @@ const float *exec_step(struct exec *x, struct team *team, const struct step *s)
         x->keep = malloc((size_t)s->n_tokens * x->c.prog->top_k * x->c.prog->n_embd * sizeof(float) + 1);
         moe_keep_rows(x->c.moe, x->keep);
     }
+    if (x->c.moe)
+        moe_step(x->c.moe, s->n_tokens);
     team_do(team, run_step, x);
     x->n_steps++;
     return x->buf[x->c.prog->logits].data;

@@ -4,16 +4,23 @@ A test is a program: first argument the build folder, last line "N passed, N fai
 directory the repository's root.
 """
 import array
+import atexit
 import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 
 GOLDEN = "tests/golden"
 DEMO = "tests/demo"
+
+
+# heat files of the tests' models are nobody's
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="conclave-test-")
+atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], True)
 
 
 class Checks:

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Bytes of the logits for every combination of nodes, threads, --ram and batch, for every golden model
-and the demo model: one value each. The slabs stay inside --ram, experts are read more than once where
-they do not fit, and every node computes rows."""
+and the demo model: one value each. The cache policies take turns. The slabs stay inside --ram, experts
+are read more than once where they do not fit, and every node computes rows."""
+import itertools
 import json
 import sys
 
@@ -21,6 +22,7 @@ def prompts():
 
 
 check = Checks()
+policies = itertools.cycle(("heat", "lru", "heat", "lfu", "heat"))
 for name, model, tokens in prompts():
     base = Eval(model, tokens, "--nodes", 1, "-t", 1, "--batch", 1)
     if not check(base.ok, "%s: %s" % (name, base.error())):
@@ -31,10 +33,11 @@ for name, model, tokens in prompts():
             continue
         whole, one = probe.stats["slab_bytes_all"], probe.stats["slab_bytes_one"]
         experts = probe.stats["experts"]
-        for ram in (whole, max(whole // 2, one), max(whole // 10, one), one):
+        for ram in (whole, max(whole // 2, one), max(whole // 4, one), max(whole // 10, one), one):
             for threads in (1, 2):
                 for batch in (1, len(tokens)):
-                    args = ("--nodes", nodes, "-t", threads, "--ram", ram, "--batch", batch)
+                    args = ("--nodes", nodes, "-t", threads, "--ram", ram, "--batch", batch,
+                            "--cache-policy", next(policies))
                     what = "%s %s" % (name, " ".join(map(str, args)))
                     r = Eval(model, tokens, *args)
                     if not check(r.ok, "%s: %s" % (what, r.error())):
