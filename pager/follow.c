@@ -28,6 +28,41 @@ static int look(void *arg)
     return order_look(&p->geo, p->orders, p->next);
 }
 
+static void answer(struct pager *p, uint64_t number, enum order_why why, uint32_t piece)
+{
+    struct pager_counters *c = &p->box->count;
+
+    count(&c->orders, 1);
+    count(&c->errors, why == ORDER_WHY_IO || why == ORDER_WHY_CHECKSUM);
+    count(&c->cancelled, why == ORDER_WHY_CANCELLED);
+    order_done(&p->geo, p->box, number, why, piece);
+    /* the steward waits for it, and while a model is loaded the trunk's thread does */
+    bell_ring(&p->bells[PROC_STEWARD], &p->board->asleep_steward);
+    bell_ring_fenced(&p->bells[PROC_TRUNK], &p->board->asleep_trunk);
+}
+
+/* A checked order, with the lock held. */
+static int obey(struct pager *p, const struct order *o, struct err *e)
+{
+    struct job_result res;
+
+    if (jobs_slot_open(&p->jobs, o->number))
+        return err_set(e, -EPROTO, "order %" PRIu64 " came before the one in its place was answered",
+                       o->number);
+    if (o->kind == ORDER_READ) {
+        int rc = finish_prepare(p, o, e);
+        return rc ? rc : jobs_add(&p->jobs, o);
+    }
+    if (o->kind == ORDER_CANCEL) {
+        res = jobs_cancel(&p->jobs, o->target);
+        follow_outcome(p, &res, o);
+    } else {
+        count(&p->box->count.raised, (uint64_t)jobs_raise(&p->jobs, o->target, o->prio));
+    }
+    answer(p, o->number, ORDER_WHY_OK, 0);
+    return 0;
+}
+
 /* One order, if it is there: 1; not yet: 0; impossible: -1. */
 static int take_one(struct pager *p)
 {
@@ -43,9 +78,8 @@ static int take_one(struct pager *p)
         return 0;
     rc = check_order(&o, p->next, &b, &e);
     pthread_mutex_lock(&p->lock);
-    if (!rc && jobs_add(&p->jobs, &o) < 0)
-        rc = err_set(&e, -EPROTO, "order %" PRIu64 " came before the one in its place was answered",
-                     o.number);
+    if (!rc)
+        rc = obey(p, &o, &e);
     if (rc)
         pager_trouble(p, &e);
     pthread_mutex_unlock(&p->lock);
@@ -86,38 +120,51 @@ struct job_read *follow_next(struct pager *p)
     return p->stopping ? NULL : jobs_next(&p->jobs);
 }
 
-/* One line for an order that cannot be carried out. The coordinator has it before the answer. */
-static void tell(struct pager *p, const struct order *o, const struct pager_file *f,
-                 const struct job_result *res)
+uint8_t *follow_place(const struct pager *p, const struct job_read *r)
 {
+    return (r->bounce ? p->bounce : p->seg_base[r->seg]) + r->dst;
+}
+
+/* One line for an order that cannot be carried out. The coordinator has it before the answer. */
+static void tell(struct pager *p, const struct order *o, const struct job_result *res)
+{
+    const struct pager_file *f = &p->file[res->shard];
     struct stat st = {0};
-    char what[64];
+    char what[64], why[200];
 
     if (o->layer == TRUNK_LAYER)
         snprintf(what, sizeof what, "trunk tensor %u", o->expert);
     else
         snprintf(what, sizeof what, "layer %u, expert %u", o->layer, o->expert);
     if (res->report == -ENODATA && !fstat(f->fd, &st))
-        ctl_sendf(p->child->ctl, CTL_ERROR, o->number,
-                  "%s: byte %" PRIu64 ": cannot read %s: the file ends at byte %lld: it has become "
-                  "shorter since it was opened, get it again",
-                  f->name, res->at, what, (long long)st.st_size);
+        snprintf(why, sizeof why,
+                 "the file ends at byte %lld: it has become shorter since it was opened, get it again",
+                 (long long)st.st_size);
+    else if (res->report == -EBADMSG)
+        snprintf(why, sizeof why, "%" PRIu64 " bytes have another checksum than when they were packed",
+                 o->piece[res->piece].need);
+    else
+        snprintf(why, sizeof why, "%s", strerror(-res->report));
+    if (o->flags & ORDER_SOFT)
+        ctl_sendf(p->child->ctl, CTL_LOG, 1, "%s: byte %" PRIu64 ": cannot read %s: %s", f->name,
+                  res->at, what, why);
     else
         ctl_sendf(p->child->ctl, CTL_ERROR, o->number, "%s: byte %" PRIu64 ": cannot read %s: %s",
-                  f->name, res->at, what, strerror(-res->report));
+                  f->name, res->at, what, why);
 }
 
-static void answer(struct pager *p, const struct job_result *res, int is_expert)
+void follow_outcome(struct pager *p, const struct job_result *res, const struct order *o)
 {
-    struct pager_counters *c = &p->box->count;
-
-    count(&c->orders, 1);
-    count(&c->expert_reads, is_expert && !res->failed);
-    count(&c->errors, !!res->failed);
-    order_done(&p->geo, p->box, res->number, res->failed ? ORDER_WHY_IO : ORDER_WHY_OK, 0);
-    /* the steward waits for it, and while a model is loaded the trunk's thread does */
-    bell_ring(&p->bells[PROC_STEWARD], &p->board->asleep_steward);
-    bell_ring_fenced(&p->bells[PROC_TRUNK], &p->board->asleep_trunk);
+    if (res->report)
+        tell(p, o, res);
+    if (res->ended) {
+        count(&p->box->count.expert_reads, o->layer != TRUNK_LAYER && !res->why);
+        answer(p, res->number, res->why, res->piece); /* o may be another order's after this */
+    }
+    if (res->work)
+        pthread_cond_signal(&p->work);
+    if (p->stopping && !p->jobs.out)
+        pthread_cond_signal(&p->quiet);
 }
 
 int follow_result(struct pager *p, struct job_read *r, int64_t got)
@@ -125,7 +172,6 @@ int follow_result(struct pager *p, struct job_read *r, int64_t got)
     const struct pager_file *f = &p->file[r->shard];
     const struct order *o = jobs_order(r);
     uint64_t off = r->off, bytes = r->bytes;
-    int is_expert = o->layer != TRUNK_LAYER;
     struct pager_counters *c = &p->box->count;
     struct job_result res = jobs_result(&p->jobs, r, got);
 
@@ -135,11 +181,6 @@ int follow_result(struct pager *p, struct job_read *r, int64_t got)
     count(&c->retries, got < 0 && res.again);
     if (!f->direct && got > 0) /* the page cache keeps no weights */
         posix_fadvise(f->fd, (off_t)off, (off_t)bytes, POSIX_FADV_DONTNEED);
-    if (res.report)
-        tell(p, o, f, &res); /* o: its slot is not used again before the answer below */
-    if (res.ended)
-        answer(p, &res, is_expert);
-    if (p->stopping && !p->jobs.out)
-        pthread_cond_signal(&p->quiet);
+    follow_outcome(p, &res, o);
     return res.again;
 }

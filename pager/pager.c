@@ -231,6 +231,7 @@ static int serve(struct pager *p, int term_fd, struct err *e)
     pthread_mutex_lock(&p->lock);
     p->stopping = 1; /* the follower has done it, if there was one */
     pthread_mutex_unlock(&p->lock);
+    finish_stop(p); /* before the form: it hands on places */
     p->form->close(p);
     jobs_free(&p->jobs);
     return rc;
@@ -244,6 +245,7 @@ int pager_run(const struct child *c, struct err *e)
 
     pthread_mutex_init(&p.lock, NULL);
     pthread_cond_init(&p.quiet, NULL);
+    pthread_cond_init(&p.work, NULL);
     sigemptyset(&term);
     sigaddset(&term, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &term, NULL); /* the threads inherit it */
@@ -273,6 +275,7 @@ done:
         close(p.trouble_fd);
     if (term_fd >= 0)
         close(term_fd);
+    pthread_cond_destroy(&p.work);
     pthread_cond_destroy(&p.quiet);
     pthread_mutex_destroy(&p.lock);
     return rc;

@@ -1,7 +1,7 @@
 /* The pager's context and its life: receive the model files, follow the orders, end.
  *
  * Threads: the main thread waits for the control socket, the follower for orders; the form of
- * reading (io.h) has its own. `lock` guards jobs and stopping and what a form says it guards;
+ * reading (io.h) has its own; the finisher copies and hashes, if an order wants that. `lock` guards jobs and stopping and what a form says it guards;
  * everything else is constant once reading has begun, or atomic. */
 #pragma once
 #include <pthread.h>
@@ -40,6 +40,10 @@ struct pager {
     struct jobs jobs;     /* lock */
     int stopping;         /* lock: no read is begun any more */
     pthread_cond_t quiet; /* lock: stopping, and no read is out */
+    int has_finisher, finish_end; /* lock */
+    pthread_cond_t work;          /* lock: jobs_work_next has something, or finish_end */
+    pthread_t finisher;
+    uint8_t *bounce; /* lock; the form's depth times READ_BYTES; NULL: no order needed it yet */
 
     const struct io_form *form;
     void *io; /* the form's own */
@@ -66,6 +70,18 @@ void *follow_orders(void *pager);
 /* For the forms of reading, with the lock held: the next read, or NULL (none, no place, stopping).
  */
 struct job_read *follow_next(struct pager *p);
+/* Where a read's bytes go. */
+uint8_t *follow_place(const struct pager *p, const struct job_read *r);
 /* Likewise: the read's result. Counts, tells, answers the order if it has ended. 0: the read is
  * over; 1: make it again (it was changed); 2: the same after RETRY_NAP_US. */
 int follow_result(struct pager *p, struct job_read *r, int64_t res);
+/* With the lock held: counts, tells and answers what a result says besides `again`. */
+void follow_outcome(struct pager *p, const struct job_result *res, const struct order *o);
+
+/* --- finish.c ----------------------------------------------------------------------------------
+ */
+
+/* With the lock held, before an order is added: memory and the thread that its pieces need, once. */
+int finish_prepare(struct pager *p, const struct order *o, struct err *e);
+/* No read is out and no order is taken any more: ends the thread. Without the lock. */
+void finish_stop(struct pager *p);

@@ -17,6 +17,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "shm/bell.h"
 #include "shm/orders.h"
@@ -545,6 +546,176 @@ static void test_unreadable(const char *io)
     close(fd);
 }
 
+static struct order_piece copied(uint32_t shard, uint64_t at, uint64_t n, uint32_t seg, uint64_t dst)
+{
+    return (struct order_piece){.shard = shard,
+                                .seg = seg,
+                                .file_off = at,
+                                .bytes = n,
+                                .need = n,
+                                .dst = dst,
+                                .flags = PIECE_COPY};
+}
+
+static uint64_t hash_of(const struct order_piece *p)
+{
+    uint8_t *all = malloc(p->need);
+    uint64_t h;
+
+    for (uint64_t i = 0; i < p->need; i++)
+        all[i] = byte_at(p->file_off + i, p->shard);
+    h = XXH3_64bits(all, p->need);
+    free(all);
+    return h;
+}
+
+/* Any bytes to any place, and no other byte is touched. */
+static void read_copied(struct rig *r)
+{
+    static const struct {
+        uint64_t at, n, dst;
+    } c[] = {{0, 1, 1},           {4095, 2, 4094},       {123, 4096, 7},         {513, 3 << 20, 99},
+             {4096, 8192, 12288}, {FILE_BYTES - 1, 1, 0}, {3 << 20, 1234, 555555}, {77, 700000, SEG - 700000}};
+    const unsigned n = sizeof c / sizeof *c;
+    struct order o = {.kind = ORDER_READ, .n_pieces = 1};
+
+    for (unsigned i = 0; i < n; i++) {
+        uint8_t *at = place(r, i % 3);
+        memset(at, 0xEE, SEG);
+        o.piece[0] = copied(i % 2, c[i].at, c[i].n, i % 3, c[i].dst);
+        o.piece[0].flags |= PIECE_CHECK;
+        o.piece[0].xxh = hash_of(&o.piece[0]);
+        publish(r, &o);
+        CHECK_EQ(wait_answer(r, o.number), 1);
+        CHECK_EQ(wrong_bytes(r, &o.piece[0], c[i].at), 0);
+        CHECK(!c[i].dst || at[c[i].dst - 1] == 0xEE, "the byte before it was written");
+        CHECK(c[i].dst + c[i].n == SEG || at[c[i].dst + c[i].n] == 0xEE, "the byte behind it was written");
+    }
+    o.n_pieces = ORDER_PIECES; /* one place, from many odd parts */
+    for (uint32_t i = 0; i < ORDER_PIECES; i++)
+        o.piece[i] = copied(i % 2, 1000 + i * 60001ull, 60001, 1, 3 + i * 60001ull);
+    publish(r, &o);
+    CHECK_EQ(wait_answer(r, o.number), 1);
+    for (uint32_t i = 0; i < ORDER_PIECES; i++)
+        CHECK_EQ(wrong_bytes(r, &o.piece[i], o.piece[i].file_off), 0);
+}
+
+/* Right checksums pass; a wrong one fails its order, told as what it ends. */
+static void read_checked(struct rig *r)
+{
+    struct order o = {.kind = ORDER_READ, .layer = 4, .expert = 77, .n_pieces = 3};
+    struct ctl_msg m;
+    uint32_t bad;
+
+    for (unsigned i = 0; i < 3; i++) {
+        o.piece[i] = piece(i % 2, 4096 * i, (1 << 20) + 99 * i, i, 0);
+        o.piece[i].flags = PIECE_CHECK;
+        o.piece[i].xxh = hash_of(&o.piece[i]);
+    }
+    publish(r, &o);
+    CHECK_EQ(wait_answer(r, o.number), 1);
+    CHECK_EQ(order_why(geo(r), box(r), o.number, NULL), ORDER_WHY_OK);
+    CHECK(atomic_load(&box(r)->count.checked_bytes) >= 3 << 20, "nothing was hashed");
+    o.piece[2].xxh ^= 1ull << 40;
+    for (int soft = 0; soft < 2; soft++) {
+        o.flags = soft ? ORDER_SOFT : 0;
+        publish(r, &o);
+        CHECK_EQ(wait_answer(r, o.number), -1);
+        CHECK_EQ(order_why(geo(r), box(r), o.number, &bad), ORDER_WHY_CHECKSUM);
+        CHECK_EQ(bad, 2);
+        CHECK(expect(r, soft ? CTL_LOG : CTL_ERROR, &m), "no line about it");
+        CHECK_EQ(m.a, soft ? 1 : o.number);
+        CHECK(strstr(m.text, "file-0.gguf: byte 8192: cannot read layer 4, expert 77: 1048774 bytes "
+                             "have another checksum"),
+              "%s", m.text);
+    }
+    CHECK_EQ(atomic_load(&box(r)->count.bad_checksums), 2);
+    CHECK_EQ(atomic_load(&box(r)->count.errors), 2);
+}
+
+/* The pager sees all of them together: a large order, another, then what changes them. */
+static void publish_stopped(struct rig *r, struct order *o, unsigned n)
+{
+    kill(r->pid, SIGSTOP);
+    for (unsigned i = 0; i < n; i++)
+        publish(r, &o[i]);
+    kill(r->pid, SIGCONT);
+}
+
+static struct order large(uint32_t prio, uint32_t seg)
+{
+    struct order o = {.kind = ORDER_READ, .prio = prio, .n_pieces = ORDER_PIECES};
+
+    for (uint32_t i = 0; i < ORDER_PIECES; i++)
+        o.piece[i] = piece(0, 0, 3 << 20, seg, 0);
+    return o;
+}
+
+/* Reads of two orders that nobody needs any more. When they are answered, nothing lands any more; an
+ * order that was cancelled after its end is left alone. */
+static void cancel_reads(struct rig *r)
+{
+    struct order o[4] = {large(PRIO_PREFETCH, 1), large(PRIO_WARM, 1), {.kind = ORDER_CANCEL}, {.kind = ORDER_CANCEL}};
+    uint64_t before = atomic_load(&box(r)->count.bytes);
+
+    o[2].target = r->next;
+    o[3].target = r->next + 1;
+    publish_stopped(r, o, 4);
+    for (int i = 3; i >= 0; i--)
+        CHECK_EQ(wait_answer(r, o[i].number), i < 2 ? -1 : 1);
+    for (int i = 0; i < 2; i++)
+        CHECK_EQ(order_why(geo(r), box(r), o[i].number, NULL), ORDER_WHY_CANCELLED);
+    memset(place(r, 1), 0x55, SEG);
+    CHECK_EQ(atomic_load(&box(r)->count.cancelled), 2);
+    CHECK_EQ(atomic_load(&box(r)->count.errors), 0);
+    CHECK(atomic_load(&box(r)->count.bytes) - before < (uint64_t)ORDER_PIECES * (3 << 20), "all was read");
+    o[0] = (struct order){.kind = ORDER_READ, .n_pieces = 1};
+    o[0].piece[0] = piece(1, 5, 1 << 20, 2, 4096);
+    publish(r, &o[0]);
+    CHECK_EQ(wait_answer(r, o[0].number), 1);
+    CHECK_EQ(wrong_bytes(r, &o[0].piece[0], 5), 0);
+    for (int i = 0; i < 2; i++) {
+        o[2].target = o[0].number;
+        o[2].kind = i ? ORDER_RAISE : ORDER_CANCEL;
+        publish(r, &o[2]);
+        CHECK_EQ(wait_answer(r, o[2].number), 1);
+        CHECK_EQ(order_answer(geo(r), box(r), o[0].number), 1);
+    }
+    for (size_t i = 0; i < SEG; i += 512)
+        if (place(r, 1)[i] != 0x55) {
+            CHECK(0, "byte %zu was written after the answer", i);
+            break;
+        }
+}
+
+/* Two orders read into the same place; the one that was raised was read before the end of the other,
+ * which has the last word there, but for a thread that was stopped in the middle of a read. */
+static void raise_read(struct rig *r)
+{
+    struct order o[3] = {large(PRIO_WARM, 1), {.kind = ORDER_READ, .prio = PRIO_WARM, .n_pieces = 1}, {.kind = ORDER_RAISE}};
+
+    o[1].piece[0] = piece(1, 0, 3 << 20, 1, 0);
+    o[2].target = r->next + 1;
+    o[2].prio = PRIO_DEMAND;
+    publish_stopped(r, o, 3);
+    for (int i = 0; i < 3; i++)
+        CHECK_EQ(wait_answer(r, o[i].number), 1);
+    CHECK_EQ(atomic_load(&box(r)->count.raised), 1);
+    CHECK(wrong_bytes(r, &o[0].piece[0], 0) < 3 << 19, "%llu bytes came later",
+          (unsigned long long)wrong_bytes(r, &o[0].piece[0], 0));
+}
+
+static void test_words(const char *program, const char *io, const int *fd, int direct)
+{
+    struct rig *r = start_ready(program, io, fd, 2, direct);
+
+    cancel_reads(r);
+    raise_read(r);
+    read_copied(r);
+    read_checked(r);
+    stop(r);
+}
+
 static void test_impossible_orders(const char *program, const int *fd)
 {
     struct order good = {.kind = ORDER_READ, .layer = 0, .expert = 3, .n_pieces = 1}, bad[6];
@@ -674,12 +845,18 @@ int main(void)
     test_truncated("threads", 0);
     test_unreadable("uring");
     test_unreadable("threads");
+    test_words(NULL, "uring", direct ? disk : plain, direct);
+    test_words(NULL, "threads", direct ? disk : plain, direct);
+    test_words(NULL, "uring", tmpfs, 0);
+    test_words(NULL, "threads", tmpfs, 0);
     test_refused_io_uring(direct ? disk : plain, direct);
     test_small_memlock(direct ? disk : plain, direct);
     test_impossible_orders(has_program ? program : NULL, plain);
-    if (has_program)
+    if (has_program) {
         test_form(program, NULL, direct ? disk : plain, direct, direct);
-    else
+        test_words(program, "uring", direct ? disk : plain, direct);
+        test_words(program, "threads", direct ? disk : plain, direct);
+    } else
         SKIP("no program beside this test: its main was run by fork only");
     return test_end();
 }

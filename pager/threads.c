@@ -25,10 +25,11 @@ static void make(struct pager *p, struct job_read *r)
 
     do {
         int fd = p->file[r->shard].fd;
+        uint8_t *at = follow_place(p, r);
         ssize_t got;
 
         pthread_mutex_unlock(&p->lock);
-        got = pread(fd, p->seg_base[r->seg] + r->dst, r->bytes, (off_t)r->off);
+        got = pread(fd, at, r->bytes, (off_t)r->off);
         if (got < 0)
             got = -errno;
         pthread_mutex_lock(&p->lock);

@@ -55,10 +55,10 @@ static void prepare(struct pager *p, struct job_read *r)
     /* never NULL: at most DEPTH reads are out, and the queue has room for more than them */
     struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
     int fd = u->files ? (int)r->shard : p->file[r->shard].fd;
-    uint8_t *at = p->seg_base[r->seg] + r->dst;
+    uint8_t *at = follow_place(p, r);
     uint64_t part = r->dst / BUFFER_BYTES;
 
-    if (u->buffers && (r->dst + r->bytes - 1) / BUFFER_BYTES == part) /* inside one buffer */
+    if (u->buffers && !r->bounce && (r->dst + r->bytes - 1) / BUFFER_BYTES == part) /* inside one buffer */
         io_uring_prep_read_fixed(sqe, fd, at, (unsigned)r->bytes, r->off,
                                  (int)(u->first_buffer[r->seg] + part));
     else
