@@ -1,0 +1,104 @@
+/* Words between a kernel and others: a process on the host, or a kernel on another card (DESIGN.md
+ * section 3, "Cards"). The word and what it announces lie in mapped host memory, or in a card's memory
+ * that others reach. The receiver on the host loads the word with acquire and stores its answer with
+ * release.
+ *
+ *   what               by                     order
+ *   payload            every thread           plain stores, then handoff_publish by the whole block
+ *   word               the last block that    st.release.sys after a system fence of its own; each block
+ *                      arrives                fenced its part before it arrived
+ *   payload, received  every thread           after handoff_wait: handoff_load (ld.relaxed.sys), never a
+ *                                             plain or __ldg load: a line in L1 may be older than the word
+ *
+ * No programmatic dependent launch between a node that waits and one that loads: a later node of the
+ * same stream may load with handoff_load what an earlier one waited for. */
+#pragma once
+#include <stdint.h>
+
+static __device__ __forceinline__ uint64_t handoff_word(const uint64_t *p)
+{
+    uint64_t v;
+
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+    return v;
+}
+static __device__ __forceinline__ void handoff_store(uint64_t *p, uint64_t v)
+{
+    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+
+static __device__ __forceinline__ float handoff_load(const float *p)
+{
+    float v;
+
+    asm volatile("ld.relaxed.sys.global.f32 %0, [%1];" : "=f"(v) : "l"(p) : "memory");
+    return v;
+}
+static __device__ __forceinline__ uint64_t handoff_load(const uint64_t *p)
+{
+    uint64_t v;
+
+    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+    return v;
+}
+
+/* By all threads of all `blocks` blocks, each after its last store of the payload. *arrived: device
+ * memory, of this publication alone until it is out; 0 before and again after. Returns true in the one
+ * thread that stored the word. */
+static __device__ __forceinline__ bool handoff_publish(uint64_t *word, uint64_t value, unsigned *arrived,
+                                                       unsigned blocks)
+{
+    __syncthreads();
+    if (threadIdx.x || threadIdx.y || threadIdx.z)
+        return false;
+    __threadfence_system();
+    if (atomicAdd(arrived, 1) + 1 < blocks)
+        return false;
+    *arrived = 0;
+    __threadfence_system();
+    handoff_store(word, value);
+    return true;
+}
+
+enum handoff_end {
+    HANDOFF_THERE, /* the word is at least what was wanted */
+    HANDOFF_STOP,  /* whoever watches gave up: *stop is not 0 */
+    HANDOFF_LATE,  /* limit_ns are over */
+};
+
+static __device__ __forceinline__ uint64_t handoff_now(void)
+{
+    uint64_t t;
+
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+    return t;
+}
+
+/* By all threads of a block, before its first load of the payload. The deadline: *stop, a word that the
+ * host sets, is looked at every 64 polls; limit_ns is the card's own bound, by its clock, 0: none. */
+static __device__ __forceinline__ handoff_end handoff_wait(const uint64_t *word, uint64_t value,
+                                                           const uint64_t *stop, uint64_t limit_ns)
+{
+    __shared__ int end;
+
+    if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
+        uint64_t start = limit_ns ? handoff_now() : 0;
+        int how = HANDOFF_THERE;
+
+        for (unsigned polls = 1; handoff_word(word) < value; polls++) {
+            if (polls % 64)
+                continue;
+            if (handoff_word(stop))
+                how = HANDOFF_STOP;
+            else if (limit_ns && handoff_now() - start > limit_ns)
+                how = HANDOFF_LATE;
+            if (how)
+                break;
+        }
+        end = how;
+    }
+    __syncthreads();
+    int how = end;
+    __syncthreads(); /* `end` is free for the next wait */
+    return (handoff_end)how;
+}

@@ -1,0 +1,112 @@
+/* A thread makes one value of a token: its chain runs over the places in their order, whoever made the
+ * rows. */
+#include "kernels/moe/moe_cuda.h"
+#include "kernels/num.cuh"
+
+enum { THREADS = 256, MOST_BLOCKS = 4096 };
+
+/* never through L1, whose lines could be older than the stamp that was waited for */
+static __device__ __forceinline__ float load_far(const float *p)
+{
+    float v;
+
+    asm volatile("ld.relaxed.sys.global.f32 %0, [%1];" : "=f"(v) : "l"(p) : "memory");
+    return v;
+}
+
+static __global__ void sum_near(const float *w, const float *rows, unsigned k, float *acc, size_t ld,
+                                size_t n)
+{
+    size_t i = blockIdx.x * (size_t)THREADS + threadIdx.x, t = blockIdx.y;
+    float a = 0.0f;
+
+    if (i >= n)
+        return;
+#pragma unroll 8
+    for (unsigned p = 0; p < k; p++)
+        a = __fmaf_rn(w[t * k + p], rows[(t * k + p) * n + i], a);
+    acc[t * ld + i] = cu_canon(a);
+}
+
+static __global__ void sum_far(const float *w, const float *const *row_at, unsigned k, float *acc,
+                               size_t ld, size_t n)
+{
+    size_t i = blockIdx.x * (size_t)THREADS + threadIdx.x, t = blockIdx.y;
+    float a = 0.0f;
+
+    if (i >= n)
+        return;
+    for (unsigned p0 = 0; p0 < k; p0 += 8) { /* eight loads on their way at once */
+        float y[8];
+
+#pragma unroll
+        for (unsigned p = 0; p < 8; p++)
+            y[p] = p0 + p < k ? load_far(row_at[t * k + p0 + p] + i) : 0.0f;
+#pragma unroll
+        for (unsigned p = 0; p < 8; p++)
+            if (p0 + p < k)
+                a = __fmaf_rn(w[t * k + p0 + p], y[p], a);
+    }
+    acc[t * ld + i] = cu_canon(a);
+}
+
+enum pair_op { PAIR_ADD, PAIR_MUL };
+template <pair_op OP> static __global__ void pairs(float *x, const float *y, size_t n)
+{
+    for (size_t i = blockIdx.x * (size_t)THREADS + threadIdx.x; i < n;
+         i += gridDim.x * (size_t)THREADS)
+        x[i] = cu_canon(OP == PAIR_ADD ? __fadd_rn(x[i], y[i]) : __fmul_rn(x[i], y[i]));
+}
+
+static __global__ void fma1(const float *a, const float *y, float *x, size_t n)
+{
+    size_t i = blockIdx.x * (size_t)THREADS + threadIdx.x, at = blockIdx.y * n + i;
+
+    if (i < n)
+        x[at] = cu_canon(__fmaf_rn(a[blockIdx.y], y[at], x[at]));
+}
+
+static unsigned blocks(size_t n)
+{
+    size_t b = (n + THREADS - 1) / THREADS;
+
+    return b < MOST_BLOCKS ? (unsigned)b : (unsigned)MOST_BLOCKS;
+}
+
+/* a block for each 256 values of a row */
+static dim3 grid_of(size_t n, unsigned rows)
+{
+    return dim3((unsigned)((n + THREADS - 1) / THREADS), rows);
+}
+
+void moe_sum_cuda(const float *w, const float *rows, unsigned k, float *acc, size_t ld, size_t n,
+                  unsigned n_tokens, cudaStream_t s)
+{
+    if (n && n_tokens)
+        sum_near<<<grid_of(n, n_tokens), THREADS, 0, s>>>(w, rows, k, acc, ld, n);
+}
+
+void moe_sum_far_cuda(const float *w, const float *const *row_at, unsigned k, float *acc, size_t ld,
+                      size_t n, unsigned n_tokens, cudaStream_t s)
+{
+    if (n && n_tokens)
+        sum_far<<<grid_of(n, n_tokens), THREADS, 0, s>>>(w, row_at, k, acc, ld, n);
+}
+
+void vec_add_cuda(float *x, const float *y, size_t n, cudaStream_t s)
+{
+    if (n)
+        pairs<PAIR_ADD><<<blocks(n), THREADS, 0, s>>>(x, y, n);
+}
+
+void vec_mul_cuda(float *x, const float *y, size_t n, cudaStream_t s)
+{
+    if (n)
+        pairs<PAIR_MUL><<<blocks(n), THREADS, 0, s>>>(x, y, n);
+}
+
+void vec_fma1_cuda(const float *a, const float *y, float *x, size_t n, unsigned rows, cudaStream_t s)
+{
+    if (n && rows)
+        fma1<<<grid_of(n, rows), THREADS, 0, s>>>(a, y, x, n);
+}
