@@ -298,7 +298,7 @@ static int copy_tokenizer(struct front *f, const struct synth_shape *s, struct e
 #define MOE_RMS 0.27       /* top-k's sum over experts whose matrices keep a vector's length */
 #define MOE_TOTAL 0.5      /* all layers' experts together */
 #define ATTENTION_PART 0.5 /* of a running mean, all layers together */
-#define QK_NOISE 0.2       /* of q's and k's rows, beside the const columns */
+#define QK_NOISE 0.03 /* of q's and k's values: a token's own part against the const columns' */
 
 __attribute__((format(printf, 8, 9))) static int add(struct layout *l, struct tensor t,
                                                      uint32_t type, uint64_t cols, uint64_t rows,
@@ -358,7 +358,8 @@ static int add_attention(struct layout *l, const struct synth_shape *s,
         qk.cols_parted = 1;
         qk.embedded = by_embd;
         qk.by_col[SLOW] = 0;
-        qk.by_col[OWN] = QK_NOISE;
+        qk.by_col[OWN] =
+            QK_NOISE * r->n_const * CONST_VALUE / sqrt(s->embd - r->n_const - r->n_slow);
     }
     rc = add(l, qk, s->trunk_type, s->embd, q, 1, e, "blk.%u.attn_q.weight", i);
     rc = rc ? rc : add(l, qk, s->trunk_type, s->embd, kv, 1, e, "blk.%u.attn_k.weight", i);
