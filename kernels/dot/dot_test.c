@@ -8,79 +8,9 @@
 #include "kernels/num.h"
 #include "kernels/quantise/quantise.h"
 #include "tests/test.h"
-#include <math.h>
 #include <stdlib.h>
 
 enum { ROWS = 37, TOKENS = 17 }; /* two panels of 16, a group of four, one row */
-enum row_kind { RANDOM, CLEAN, ONES, HIGH_BITS, NIBBLES, ZEROS, SCALES, CANCEL, ROW_KINDS };
-enum vec_kind { GAUSS, FLAT, SCALED, HOLES, BROKEN, OPPOSED, VEC_KINDS };
-
-static const uint16_t nasty_f16[] = {0, 0x8000, 1, 0x8001, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E01};
-static const uint32_t nasty_f32[] = {0,          0x80000000, 1,          0x80000001, 0x7F7FFFFF,
-                                     0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7FC12345, 0xFFFFFFFF};
-
-static uint16_t pick16(struct rng *g)
-{
-    return nasty_f16[rng_u32(g) % (sizeof nasty_f16 / sizeof *nasty_f16)];
-}
-
-static void make_block(struct rng *g, uint32_t type, uint8_t *b, size_t bytes, int kind)
-{
-    static const uint8_t fill[ROW_KINDS] = {[ONES] = 0xFF, [HIGH_BITS] = 0x80, [NIBBLES] = 0x88};
-    int random = kind == RANDOM || kind == CLEAN || kind == SCALES || kind == CANCEL;
-
-    for (size_t i = 0; i < bytes; i++)
-        b[i] = random ? (uint8_t)rng_u32(g) : fill[kind];
-    if (kind == SCALES)
-        block_set_scale(type, b, pick16(g), pick16(g));
-    else if (kind != RANDOM) /* 2^-12 .. 2^-5, the second of either sign; MXFP4 e and NVFP4 any */
-        block_set_scale(type, b, (uint16_t)(0x0C00 + rng_u32(g) % 0x1C00),
-                        (uint16_t)((rng_u32(g) & 0x8000) | (0x0C00 + rng_u32(g) % 0x1C00)));
-}
-
-static void make_row(struct rng *g, uint32_t type, uint8_t *row, size_t n, int kind)
-{
-    const struct type_info *t = type_info(type);
-    size_t blocks = n / t->block_values;
-
-    for (size_t b = 0; b < blocks; b++) {
-        uint8_t *at = row + b * t->block_bytes;
-
-        make_block(g, type, at, t->block_bytes, kind);
-        if (kind == CANCEL && b >= blocks - blocks / 2) /* as the first half; see OPPOSED */
-            memcpy(at, row + (b - (blocks - blocks / 2)) * t->block_bytes, t->block_bytes);
-        if (t->block_values > 1)
-            continue;
-        if (kind == SCALES) {
-            uint32_t v = nasty_f32[rng_u32(g) % 10];
-            if (rng_u32(g) % 16)
-                v = 0x3F800000 + (v & 0x80000000);
-            if (type == W_F16)
-                v = rng_u32(g) % 16 ? 0x2E66u : pick16(g);
-            else if (type == W_BF16)
-                v >>= 16;
-            memcpy(at, &v, t->block_bytes);
-        } else if (kind == CLEAN) { /* exponents near 1 */
-            at[t->block_bytes - 1] = (uint8_t)((at[t->block_bytes - 1] & 0x80) | 0x3C);
-        }
-    }
-}
-
-static void make_vector(struct rng *g, float *x, size_t n, int kind)
-{
-    float scale = kind == SCALED ? ldexpf(1, (int)(rng_u32(g) % 250) - 125) : 1;
-
-    for (size_t i = 0; i < n; i++) {
-        x[i] = kind == FLAT ? (rng_u32(g) & 1 ? 1.0f : -1.0f) : rng_gauss(g) * scale;
-        if (kind == HOLES && i / 32 % 3 == 1)
-            x[i] = 0;
-        if (kind == OPPOSED && i >= n - n / 2)
-            x[i] = -x[i - (n - n / 2)];
-    }
-    if (kind == BROKEN)
-        x[rng_u32(g) % n] = f32_from_bits(nasty_f32[rng_u32(g) % 10]);
-}
-
 struct fixture {
     uint32_t type;
     size_t n, row_bytes, stride;

@@ -1,7 +1,8 @@
-/* Weight rows for tests and benches: bytes with known places of the block's scales. Every bit
+/* Weight rows and vectors for tests and benches (C and CUDA): bytes with known places of the block's scales. Every bit
  * pattern is a legal row (ARITHMETIC.md rule 15), so rows are made, not quantised. */
 #pragma once
 #include "kernels/type/type.h"
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -62,5 +63,87 @@ static inline void block_set_scale(uint32_t type, uint8_t *b, uint16_t bits, uin
         break;
     default:
         memcpy(b, &bits, 2);
+    }
+}
+
+/* ---- rows and vectors of rule 36 ---- */
+
+enum row_kind { RANDOM, CLEAN, ONES, HIGH_BITS, NIBBLES, ZEROS, SCALES, CANCEL, ROW_KINDS };
+enum vec_kind { GAUSS, FLAT, SCALED, HOLES, BROKEN, OPPOSED, VEC_KINDS };
+
+static inline uint16_t nasty_f16(struct rng *g)
+{
+    static const uint16_t v[] = {0, 0x8000, 1, 0x8001, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E01};
+    return v[rng_u32(g) % 9];
+}
+static inline uint32_t nasty_f32(struct rng *g)
+{
+    static const uint32_t v[] = {0,          0x80000000, 1,          0x80000001, 0x7F7FFFFF,
+                                 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7FC12345, 0xFFFFFFFF};
+    return v[rng_u32(g) % 10];
+}
+
+static inline void make_block(struct rng *g, uint32_t type, uint8_t *b, size_t bytes, int kind)
+{
+    int random = kind == RANDOM || kind == CLEAN || kind == SCALES || kind == CANCEL;
+    uint8_t fill = kind == ONES ? 0xFF : kind == HIGH_BITS ? 0x80 : kind == NIBBLES ? 0x88 : 0;
+    uint16_t d, m;
+
+    for (size_t i = 0; i < bytes; i++)
+        b[i] = random ? (uint8_t)rng_u32(g) : fill;
+    if (kind == RANDOM)
+        return;
+    if (kind == SCALES) {
+        d = nasty_f16(g);
+        m = nasty_f16(g);
+    } else { /* 2^-12 .. 2^-5, the second of either sign; MXFP4 e and NVFP4 any */
+        d = (uint16_t)(0x0C00 + rng_u32(g) % 0x1C00);
+        m = (uint16_t)((rng_u32(g) & 0x8000) | (0x0C00 + rng_u32(g) % 0x1C00));
+    }
+    block_set_scale(type, b, d, m);
+}
+
+static inline void make_row(struct rng *g, uint32_t type, uint8_t *row, size_t n, int kind)
+{
+    const struct type_info *t = type_info(type);
+    size_t blocks = n / t->block_values;
+
+    for (size_t b = 0; b < blocks; b++) {
+        uint8_t *at = row + b * t->block_bytes;
+
+        make_block(g, type, at, t->block_bytes, kind);
+        if (kind == CANCEL && b >= blocks - blocks / 2) /* as the first half; see OPPOSED */
+            memcpy(at, row + (b - (blocks - blocks / 2)) * t->block_bytes, t->block_bytes);
+        if (t->block_values > 1)
+            continue;
+        if (kind == SCALES) {
+            uint32_t v = nasty_f32(g);
+            if (rng_u32(g) % 16)
+                v = 0x3F800000 + (v & 0x80000000);
+            if (type == W_F16)
+                v = rng_u32(g) % 16 ? 0x2E66u : nasty_f16(g);
+            else if (type == W_BF16)
+                v >>= 16;
+            memcpy(at, &v, t->block_bytes);
+        } else if (kind == CLEAN) { /* exponents near 1 */
+            at[t->block_bytes - 1] = (uint8_t)((at[t->block_bytes - 1] & 0x80) | 0x3C);
+        }
+    }
+}
+
+static inline void make_vector(struct rng *g, float *x, size_t n, int kind)
+{
+    float scale = kind == SCALED ? ldexpf(1, (int)(rng_u32(g) % 250) - 125) : 1;
+
+    for (size_t i = 0; i < n; i++) {
+        x[i] = kind == FLAT ? (rng_u32(g) & 1 ? 1.0f : -1.0f) : rng_gauss(g) * scale;
+        if (kind == HOLES && i / 32 % 3 == 1)
+            x[i] = 0;
+        if (kind == OPPOSED && i >= n - n / 2)
+            x[i] = -x[i - (n - n / 2)];
+    }
+    if (kind == BROKEN) {
+        uint32_t bits = nasty_f32(g);
+        memcpy(x + rng_u32(g) % n, &bits, sizeof bits);
     }
 }

@@ -1,0 +1,306 @@
+/* The launches of one quantised type: its .cu file says DOT_CUDA_TYPE(name). Grids follow from the
+ * shape and the card alone. */
+#pragma once
+#include "kernels/dot/dot.cuh"
+extern "C" {
+#include "kernels/dot/dot_cuda.h"
+}
+
+/* ---- kernels ---- */
+
+/* One matrix; blocks share its rows evenly. Weights are asked for before the launch before this one
+ * has ended: nothing that runs just before may write them. */
+template <class T, int NT>
+__global__ void __launch_bounds__(THREADS, NT == 1 ? 3 : NT <= 4 ? 2 : 1)
+    rows_kernel(const __grid_constant__ tiling g, const __grid_constant__ dot_cuda_rows j)
+{
+    extern __shared__ __align__(64) uint8_t smem[];
+    uint32_t begin = (uint32_t)((uint64_t)j.n_rows * blockIdx.x / gridDim.x);
+    uint32_t end = (uint32_t)((uint64_t)j.n_rows * (blockIdx.x + 1) / gridDim.x);
+    source s;
+
+    s.w[0] = s.w[1] = j.w;
+    s.row_bytes = j.row_bytes;
+    T::fill(smem + g.table_at);
+    rows_range<T, NT, 1>(
+        g, s, smem, begin, end,
+        [&] {
+            next_may_start();
+            before_is_done();
+#pragma unroll
+            for (int t = 0; t < NT; t++) {
+                uint32_t i = t < j.n_tok ? t : j.n_tok - 1;
+                s.vec[t] = j.acts + j.a_stride * (j.idx ? j.idx[i] : i);
+            }
+        },
+        [&](uint32_t r, uint32_t t, float y, float) {
+            if (t >= j.n_tok)
+                return;
+            if (j.scale)
+                y = __fmul_rn(y, *j.scale);
+            if (j.bias)
+                y = __fadd_rn(y, j.bias[r]);
+            j.y[t * j.ldy + r] = cu_canon(y);
+        });
+}
+
+/* Pieces that an item's rows are cut into: enough for all blocks, and where there are more items
+ * than that, small enough that no block is left with much more than the others. */
+static __device__ __forceinline__ uint32_t pieces_of(uint32_t n_items, uint32_t n_rows)
+{
+    uint32_t n = 4 * n_items <= gridDim.x ? gridDim.x / n_items : 8 * gridDim.x / n_items + 1;
+    uint32_t most = n_rows / 8 + 1;
+
+    return n < most ? n : most;
+}
+
+/* an item's vectors from `first` on, at most NT of them, over rows [begin, end) of one matrix */
+template <class T, int NT, int MATS>
+static __device__ __forceinline__ void item_rows(const tiling &g, const dot_cuda_experts &j,
+                                                 const expert_item &item, uint8_t *smem,
+                                                 uint32_t first, uint32_t begin, uint32_t end)
+{
+    const expert_slot &slot = j.slots[item.slot];
+    uint32_t n_tok = item.n_tok - first;
+    source s;
+    float scale0 = slot.scale[MATS == 2 ? 0 : j.which], scale1 = slot.scale[1];
+
+    s.w[0] = (const uint8_t *)slot.w[MATS == 2 ? 0 : j.which];
+    s.w[1] = (const uint8_t *)slot.w[1];
+    s.row_bytes = j.row_bytes;
+    rows_range<T, NT, MATS>(
+        g, s, smem, begin, end,
+        [&] {
+            before_is_done();
+#pragma unroll
+            for (int t = 0; t < NT; t++) {
+                uint32_t i = first + (t < n_tok ? t : n_tok - 1);
+                uint8_t *to = smem + g.vec_at + t * g.vec_stride;
+
+                s.vec[t] = j.acts ? j.acts + j.a_stride * item.tok[i] : to;
+                if (j.acts)
+                    continue;
+                const float *x = j.hidden + item.row[i] * j.ld_hidden;
+                int warp = threadIdx.x / 32;
+                if (T::UNIT == 256)
+                    for (uint32_t u = warp; u < j.n_cols / 256; u += WARPS)
+                        cu_quantise_256(x + 256 * u, u, j.n_cols, to);
+                else
+                    for (uint32_t u = 4 * warp; u < j.n_cols / 32; u += 4 * WARPS)
+                        cu_quantise_4x32(x + 32 * u, u, j.n_cols, to);
+            }
+        },
+        [&](uint32_t r, uint32_t t, float y, float y2) {
+            if (t >= n_tok)
+                return;
+            if (scale0 != 1.0f)
+                y = cu_canon(__fmul_rn(y, scale0));
+            if (MATS == 2) {
+                if (scale1 != 1.0f)
+                    y2 = cu_canon(__fmul_rn(y2, scale1));
+                y = cu_swiglu(y, y2, j.limit);
+            }
+            j.y[item.row[first + t] * j.ldy + r / MATS] = y;
+        });
+}
+
+/* All items of a layer. The list may be read at once by the second of an expert's launches: who
+ * wrote it ended before the first one let this one start. */
+template <class T, int MAX_NT, int MATS>
+__global__ void __launch_bounds__(THREADS, 2)
+    items_kernel(const __grid_constant__ tiling g, const __grid_constant__ dot_cuda_experts j)
+{
+    extern __shared__ __align__(64) uint8_t smem[];
+
+    T::fill(smem + g.table_at);
+    if (j.acts)
+        before_is_done();
+    next_may_start();
+    uint32_t n = *j.n_items, pieces = n ? pieces_of(n, j.n_rows) : 0;
+    for (uint32_t task = blockIdx.x; task < n * pieces; task += gridDim.x) {
+        const expert_item &item = j.items[task / pieces];
+        uint32_t piece = task % pieces, n_tok = item.n_tok;
+        uint32_t begin = MATS * (uint32_t)((uint64_t)j.n_rows * piece / pieces);
+        uint32_t end = MATS * (uint32_t)((uint64_t)j.n_rows * (piece + 1) / pieces);
+
+        if constexpr (MAX_NT == 1) {
+            item_rows<T, 1, MATS>(g, j, item, smem, 0, begin, end);
+        } else {
+            for (uint32_t first = 0; first < n_tok; first += MAX_NT)
+                if (n_tok - first == 1)
+                    item_rows<T, 1, MATS>(g, j, item, smem, first, begin, end);
+                else if (n_tok - first == 2)
+                    item_rows<T, 2, MATS>(g, j, item, smem, first, begin, end);
+                else
+                    item_rows<T, MAX_NT, MATS>(g, j, item, smem, first, begin, end);
+        }
+    }
+    before_is_done(); /* a launch without items, too, ends after the one before it */
+}
+
+/* ---- launches ---- */
+
+struct room {
+    int n_sms, each, together; /* multiprocessors; shared memory of a block at most, of all of one */
+};
+static inline int room_of_card(room *r)
+{
+    int dev;
+    cudaError_t e = cudaGetDevice(&dev);
+
+    if (!e)
+        e = cudaDeviceGetAttribute(&r->n_sms, cudaDevAttrMultiProcessorCount, dev);
+    if (!e)
+        e = cudaDeviceGetAttribute(&r->each, cudaDevAttrMaxSharedMemoryPerBlockOptin, dev);
+    if (!e)
+        e = cudaDeviceGetAttribute(&r->together, cudaDevAttrMaxSharedMemoryPerMultiprocessor, dev);
+    return e;
+}
+
+/* Bytes of shared memory for tiles of 1 << row_shift rows, and where everything lies in it. */
+template <class T>
+static uint32_t lay_out(tiling *g, size_t row_bytes, int row_shift, int n_tok, bool makes_vectors)
+{
+    uint32_t rows = 1u << row_shift, kinds = T::M ? 2 : 1;
+    bool aligned = row_bytes % 16 == 0;
+    uint32_t at;
+
+    g->n_units = g->n_cols / T::UNIT;
+    g->n_super = (g->n_cols + 255) / 256;
+    g->row_shift = row_shift;
+    g->stage_row = (uint32_t)(aligned ? row_bytes : (row_bytes + 30) & ~(size_t)15);
+    g->chunks = g->stage_row / 16;
+    g->part_row = g->n_units * kinds + 1; /* one more: rows begin in different banks */
+    g->stage_bytes = rows * g->stage_row + 16;
+    g->table_at = 0;
+    at = (T::TABLE + 63) & ~63u;
+    g->vec_at = at;
+    g->vec_stride = (uint32_t)(cu_act_sum_at(g->n_cols, T::UNIT == 256 ? 256 : 32) +
+                               ((g->n_cols / 8 + 63) & ~63u)); /* sums: n / 16 * 2 or n / 32 * 4 bytes */
+    at += makes_vectors ? n_tok * g->vec_stride : 0;
+    g->stage_at = at;
+    at += STAGES * g->stage_bytes;
+    g->part_at = at;
+    return at + 2 * rows * n_tok * g->part_row * (uint32_t)sizeof(float2);
+}
+
+/* The largest tile (two rows at least where there are two matrices) that leaves room for three
+ * blocks on a multiprocessor, else for two, else for one. 0: not even that. */
+template <class T>
+static uint32_t fit(tiling *g, const room &r, size_t row_bytes, int n_tok, int mats,
+                    bool makes_vectors)
+{
+    for (int blocks = 3; blocks; blocks--)
+        for (int shift = 4; shift >= mats - 1; shift--) {
+            uint32_t bytes = lay_out<T>(g, row_bytes, shift, n_tok, makes_vectors);
+            /* a tile of one or two rows is worth it only where more do not fit at all */
+            if ((int)bytes <= r.each && (int)bytes + 1024 <= r.together / blocks &&
+                (shift > 1 || blocks == 1))
+                return bytes;
+        }
+    return 0;
+}
+
+template <class T, class JOB>
+static int launch(void (*kernel)(tiling, JOB), tiling *g, const JOB *j, uint32_t bytes,
+                  const room &r, uint32_t most_blocks)
+{
+    cudaLaunchConfig_t c = {};
+    cudaLaunchAttribute early = {};
+    int blocks;
+    cudaError_t e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, THREADS, bytes);
+
+    if (e)
+        return e;
+    if (!blocks)
+        return cudaErrorInvalidConfiguration;
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    c.gridDim = dim3(min((uint32_t)(r.n_sms * blocks), most_blocks));
+    c.blockDim = dim3(THREADS);
+    c.dynamicSmemBytes = bytes;
+    c.stream = j->stream;
+    c.attrs = &early;
+    c.numAttrs = 1;
+    return cudaLaunchKernelEx(&c, kernel, *g, *j);
+}
+
+template <class T> static bool well_aligned(const void *w, size_t row_bytes)
+{
+    return (size_t)w % 16 == 0 && (row_bytes % T::BYTES == 0 || row_bytes % 16 == 0);
+}
+
+template <class T, int NT> static int launch_rows_of(const dot_cuda_rows *j)
+{
+    tiling g = {};
+    room r;
+    int e = room_of_card(&r);
+
+    if (e)
+        return e;
+    g.n_cols = j->n_cols;
+    uint32_t bytes = fit<T>(&g, r, j->row_bytes, NT, 1, false);
+    if (!bytes || !well_aligned<T>(j->w, j->row_bytes))
+        return cudaErrorInvalidValue;
+    return launch<T>(rows_kernel<T, NT>, &g, j, bytes, r, (j->n_rows + 3) / 4);
+}
+template <class T> static int launch_rows(const dot_cuda_rows *j)
+{
+    if (!j->n_rows || !j->n_tok)
+        return 0;
+    return j->n_tok == 1   ? launch_rows_of<T, 1>(j)
+           : j->n_tok == 2 ? launch_rows_of<T, 2>(j)
+           : j->n_tok <= 4 ? launch_rows_of<T, 4>(j)
+                           : launch_rows_of<T, 8>(j);
+}
+
+template <class T, int NT, int MATS> static int launch_items_of(const dot_cuda_experts *j)
+{
+    tiling g = {};
+    room r;
+    int e = room_of_card(&r);
+
+    if (e)
+        return e;
+    g.n_cols = j->n_cols;
+    uint32_t bytes = fit<T>(&g, r, j->row_bytes, NT, MATS, !j->acts);
+    if (!bytes || !well_aligned<T>(NULL, j->row_bytes))
+        return cudaErrorInvalidValue;
+    return launch<T>(items_kernel<T, NT, MATS>, &g, j, bytes, r, ~0u);
+}
+template <class T, int MATS> static int launch_items(const dot_cuda_experts *j)
+{
+    return j->several ? launch_items_of<T, 4, MATS>(j) : launch_items_of<T, 1, MATS>(j);
+}
+
+template <class K> static int allow(K *kernel, int bytes)
+{
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+}
+template <class T> static int load_kernels(void)
+{
+    room r;
+    int e = room_of_card(&r);
+
+    if (!e)
+        e = allow(rows_kernel<T, 1>, r.each);
+    if (!e)
+        e = allow(rows_kernel<T, 2>, r.each);
+    if (!e)
+        e = allow(rows_kernel<T, 4>, r.each);
+    if (!e)
+        e = allow(rows_kernel<T, 8>, r.each);
+    if (!e)
+        e = allow(items_kernel<T, 1, 1>, r.each);
+    if (!e)
+        e = allow(items_kernel<T, 4, 1>, r.each);
+    if (!e)
+        e = allow(items_kernel<T, 1, 2>, r.each);
+    if (!e)
+        e = allow(items_kernel<T, 4, 2>, r.each);
+    return e;
+}
+
+#define DOT_CUDA_TYPE(name)                                                                        \
+    extern "C" const struct dot_cuda_type dot_cuda_##name = {                                      \
+        launch_rows<name>, launch_items<name, 2>, launch_items<name, 1>, load_kernels<name>}

@@ -1,0 +1,199 @@
+/* How the blocks of every quantised type open on a card. Part p (0..7) of 256 values is what one
+ * thread takes: 32 values, as eight words of four signed bytes, in two halves of sixteen
+ * neighbouring values. A struct per type says
+ *
+ *   UNIT, BYTES, BLOCK  values of a unit (rule 9), bytes and values of a block
+ *   M                   -1, 0, +1: the sign of the second factor (rules 11 and 12)
+ *   SUB                 values under one integer scale: 32, 16, or 0 where there is none
+ *   MIXED               words 2k and 2k + 1 hold values 4k.. of both halves in turn (one table
+ *                       look-up gives them so, and the vector can be laid out to match, once)
+ *   at(p, i)            first value of word i
+ *   TABLE, fill         bytes in shared memory, and how a block of threads writes them
+ *   open                bytes in shared memory to words, scales and minima
+ *   factor              D, or M without its sign, of unit k of the block
+ *
+ * b points into shared memory and has the alignment that the block's size leaves of 16 bytes; 16
+ * bytes beyond a row may be read there. Every bit pattern is legal (rule 15). */
+#pragma once
+#include "kernels/num.cuh"
+#include <stddef.h>
+extern "C" {
+#include "kernels/dot/tables.h"
+}
+
+/* the tables once more, where kernels can read them */
+namespace card
+{
+#pragma nv_diag_suppress 177
+#define const static __device__ const
+#include "kernels/dot/tables.c"
+#undef const
+#pragma nv_diag_default 177
+} // namespace card
+
+struct opened {
+    uint32_t w[8];
+    int scale[2], min[2]; /* of the two halves */
+};
+
+/* ---- reading shared memory ---- */
+
+/* n words from any address, by whole words */
+template <int N> static __device__ __forceinline__ void words_at(const uint8_t *p, uint32_t *out)
+{
+    uint32_t off = (uint32_t)(size_t)p & 3;
+    const uint32_t *from = (const uint32_t *)(p - off);
+    uint32_t low = from[0];
+
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        uint32_t high = from[i + 1];
+        out[i] = __funnelshift_r(low, high, 8 * off);
+        low = high;
+    }
+}
+template <int N> static __device__ __forceinline__ void words_4(const uint8_t *p, uint32_t *out)
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        out[i] = ((const uint32_t *)p)[i];
+}
+static __device__ __forceinline__ void words_16(const uint8_t *p, uint32_t out[4])
+{
+    uint4 v = *(const uint4 *)p;
+
+    out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w;
+}
+static __device__ __forceinline__ uint32_t half_at(const uint8_t *p) /* p even */
+{
+    return *(const uint16_t *)p;
+}
+static __device__ __forceinline__ float f16_at(const uint8_t *p)
+{
+    return cu_f16(*(const uint16_t *)p);
+}
+
+/* ---- four bytes at a time; no byte carries into its neighbour where these are used ---- */
+
+/* bytes 0..127 minus k, 1 <= k <= 128 */
+static __device__ __forceinline__ uint32_t minus4(uint32_t x, uint32_t k)
+{
+    return (x + 0x01010101u * (128 - k)) ^ 0x80808080u;
+}
+/* bit i of the low four to the lowest bit of byte i */
+static __device__ __forceinline__ uint32_t bits_to_bytes(uint32_t bits)
+{
+    return ((bits & 15) * 0x00204081u) & 0x01010101u;
+}
+/* bytes that are not zero, negated where the low four bits of `signs` say so */
+static __device__ __forceinline__ uint32_t negate4(uint32_t x, uint32_t signs)
+{
+    uint32_t ones = bits_to_bytes(signs);
+
+    return (x ^ ones * 255) + ones;
+}
+/* bit i of the low eight to bit 4i */
+static __device__ __forceinline__ uint32_t bits_to_nibbles(uint32_t x)
+{
+    x = (x | x << 12) & 0x000F000Fu;
+    x = (x | x << 6) & 0x03030303u;
+    return (x | x << 3) & 0x11111111u;
+}
+/* eight nibbles through a table of sixteen bytes: lo values 0..3, hi values 4..7 */
+static __device__ __forceinline__ void look_up16(uint32_t x, uint32_t t0, uint32_t t1, uint32_t t2,
+                                                 uint32_t t3, uint32_t *lo, uint32_t *hi)
+{
+    uint32_t low = x & 0x77777777u, pick = 0x32103210u | (x & 0x88888888u) >> 1;
+
+    *lo = __byte_perm(__byte_perm(t0, t1, low), __byte_perm(t2, t3, low), pick);
+    *hi = __byte_perm(__byte_perm(t0, t1, low >> 16), __byte_perm(t2, t3, low >> 16), pick >> 16);
+}
+/* sixteen bytes of nibble pairs through such a table, MIXED */
+static __device__ __forceinline__ void mixed16(const uint32_t x[4], uint32_t t0, uint32_t t1,
+                                               uint32_t t2, uint32_t t3, uint32_t w[8])
+{
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        look_up16(x[k], t0, t1, t2, t3, &w[2 * k], &w[2 * k + 1]);
+}
+#define IQ4_TABLE 0xBFAD9881u, 0xF6EADDCFu, 0x26190D01u, 0x71594535u
+#define E2M1_TABLE 0x03020100u, 0x0C080604u, 0xFDFEFF00u, 0xF4F8FAFCu
+
+/* ---- tables in shared memory ----
+ * COPIES of each word side by side, a thread's own by its number: threads that look up at random
+ * then meet in a bank less often. */
+template <int COPIES> static __device__ __forceinline__ void copies(uint32_t *to, int i, uint32_t v)
+{
+#pragma unroll
+    for (int c = 0; c < COPIES; c++)
+        to[COPIES * i + c] = v;
+}
+/* the eight bytes 8, 25, 43 (or -1, 0, 1) of a grid entry as nibbles 0, 1, 2 */
+static __device__ __forceinline__ uint32_t codes8(uint64_t entry, int plus, int shift)
+{
+    uint32_t out = 0;
+
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        out |= (((uint32_t)(entry >> 8 * i) + plus) >> shift & 3) << 4 * i;
+    return out;
+}
+template <int COPIES, int N>
+static __device__ __forceinline__ void fill_codes(uint32_t *to, const uint64_t *grid, int plus,
+                                                  int shift)
+{
+    for (int i = threadIdx.x; i < N; i += blockDim.x)
+        copies<COPIES>(to, i, codes8(grid[i], plus, shift));
+}
+/* seven sign bits and their parity, at bit 2 of eight nibbles */
+template <int COPIES> static __device__ __forceinline__ void fill_signs(uint32_t *to)
+{
+    for (int i = threadIdx.x; i < 128; i += blockDim.x)
+        copies<COPIES>(to, i, bits_to_nibbles(card::sign_masks[i]) << 2);
+}
+/* nibbles 0..2 (8, 25, 43), negative where bit 2 is set */
+static __device__ __forceinline__ void levels8(uint32_t code, uint32_t *lo, uint32_t *hi)
+{
+    *lo = __byte_perm(0x002B1908u, 0x00D5E7F8u, code);
+    *hi = __byte_perm(0x002B1908u, 0x00D5E7F8u, code >> 16);
+}
+
+struct no_table {
+    static constexpr int TABLE = 0;
+    static __device__ __forceinline__ void fill(uint8_t *)
+    {
+    }
+};
+/* sixteen values of each of two sub-blocks, 32 apart: the order of Q4_K and Q5_K */
+struct pairs_of_32 : no_table {
+    static constexpr int UNIT = 256, BLOCK = 256;
+    static constexpr bool MIXED = false;
+    static __device__ __forceinline__ int at(int p, int i)
+    {
+        return 64 * (p / 2) + 16 * (p % 2) + 32 * (i / 4) + 4 * (i % 4);
+    }
+};
+/* 32 neighbouring values */
+struct in_order {
+    static constexpr int UNIT = 256, BLOCK = 256;
+    static constexpr bool MIXED = false;
+    static __device__ __forceinline__ int at(int p, int i)
+    {
+        return 32 * p + 4 * i;
+    }
+};
+struct small : no_table, in_order {
+    static constexpr int UNIT = 32, BLOCK = 32, SUB = 0;
+};
+template <int SHIFT> struct d_first { /* D = f16 at 0, times 2^-SHIFT */
+    static __device__ __forceinline__ float factor(const uint8_t *b, int, int)
+    {
+        return f16_at(b) * (1.0f / (1 << SHIFT));
+    }
+};
+struct d_and_m_first {
+    static __device__ __forceinline__ float factor(const uint8_t *b, int second, int)
+    {
+        return f16_at(b + 2 * second);
+    }
+};

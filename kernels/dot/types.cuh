@@ -1,0 +1,471 @@
+/* The types, as open.cuh asks for them. Layouts: the type's own C file beside this one. */
+#pragma once
+#include "kernels/dot/open.cuh"
+
+/* six-bit scale and minimum of the sub-blocks 2k and 2k + 1 (k_scales.h), s: the twelve bytes */
+static __device__ __forceinline__ void cu_k_scales(const uint32_t s[3], int k, int scale[2],
+                                                   int min[2])
+{
+    /* bytes 2k, 2k + 1 of eight: the first four hold six bits, the others four and two */
+    uint32_t lo = k < 2 ? s[0] & 0x3F3F3F3Fu : (s[2] & 0x0F0F0F0Fu) | (s[0] >> 2 & 0x30303030u);
+    uint32_t mn =
+        k < 2 ? s[1] & 0x3F3F3F3Fu : (s[2] >> 4 & 0x0F0F0F0Fu) | (s[1] >> 2 & 0x30303030u);
+    int shift = 16 * (k & 1);
+
+    scale[0] = lo >> shift & 255, scale[1] = lo >> shift >> 8 & 255;
+    min[0] = mn >> shift & 255, min[1] = mn >> shift >> 8 & 255;
+}
+
+struct q4_k : pairs_of_32, d_and_m_first {
+    static constexpr int BYTES = 144, M = -1, SUB = 32;
+    static __device__ __forceinline__ void open(const uint8_t *b, int p, const uint8_t *, opened *o)
+    {
+        uint32_t head[4], x[4];
+
+        words_16(b, head);
+        words_16(b + 16 + 16 * p, x);
+        cu_k_scales(head + 1, p / 2, o->scale, o->min);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            o->w[i] = x[i] & 0x0F0F0F0Fu;
+            o->w[4 + i] = x[i] >> 4 & 0x0F0F0F0Fu;
+        }
+    }
+};
+
+struct q5_k : pairs_of_32, d_and_m_first {
+    static constexpr int BYTES = 176, M = -1, SUB = 32;
+    static __device__ __forceinline__ void open(const uint8_t *b, int p, const uint8_t *, opened *o)
+    {
+        uint32_t head[4], high[4], x[4];
+
+        words_16(b, head);
+        words_16(b + 16 + 16 * (p % 2), high);
+        words_16(b + 48 + 16 * p, x);
+        cu_k_scales(head + 1, p / 2, o->scale, o->min);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            uint32_t h = high[i] >> (p & ~1); /* bits j = 2 (p / 2) and j + 1 of every byte */
+            o->w[i] = (x[i] & 0x0F0F0F0Fu) | (h << 4 & 0x10101010u);
+            o->w[4 + i] = (x[i] >> 4 & 0x0F0F0F0Fu) | (h << 3 & 0x10101010u);
+        }
+    }
+};
+
+/* Q2_K and Q3_K: part p is h = p / 4, a = p / 2 % 2, and two of the four shifts of sixteen bytes */
+struct shifted_pairs : no_table {
+    static constexpr int UNIT = 256, BLOCK = 256, SUB = 16;
+    static constexpr bool MIXED = false;
+    static __device__ __forceinline__ int at(int p, int i)
+    {
+        return 128 * (p / 4) + 32 * (2 * (p % 2) + i / 4) + 16 * (p / 2 % 2) + 4 * (i % 4);
+    }
+};
+
+struct q2_k : shifted_pairs {
+    static constexpr int BYTES = 84, M = -1;
+    static __device__ __forceinline__ void open(const uint8_t *b, int p, const uint8_t *, opened *o)
+    {
+        int s = 8 * (p / 4) + 4 * (p % 2) + p / 2 % 2, shift = 4 * (p % 2);
+        uint32_t x[4];
+
+        words_4<4>(b + 16 + 32 * (p / 4) + 16 * (p / 2 % 2), x);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            o->w[i] = x[i] >> shift & 0x03030303u;
+            o->w[4 + i] = x[i] >> (shift + 2) & 0x03030303u;
+        }
+        o->scale[0] = b[s] & 15, o->scale[1] = b[s + 2] & 15;
+        o->min[0] = b[s] >> 4, o->min[1] = b[s + 2] >> 4;
+    }
+    static __device__ __forceinline__ float factor(const uint8_t *b, int second, int)
+    {
+        return f16_at(b + 80 + 2 * second);
+    }
+};
+
+struct q3_k : shifted_pairs {
+    static constexpr int BYTES = 110, M = 0;
+    static __device__ __forceinline__ int scale(const uint8_t *s, int k)
+    {
+        int low = k < 8 ? s[k] & 15 : s[k - 8] >> 4, high = s[8 + k % 4] >> 2 * (k / 4) & 3;
+
+        return low + 16 * high - 32;
+    }
+    static __device__ __forceinline__ void open(const uint8_t *b, int p, const uint8_t *, opened *o)
+    {
+        int a = p / 2 % 2, s = 8 * (p / 4) + 4 * (p % 2) + a, shift = 4 * (p % 2);
+        int bit = 4 * (p / 4) + 2 * (p % 2);
+        uint32_t x[4], mask[4];
+
+        words_at<4>(b + 32 + 32 * (p / 4) + 16 * a, x);
+        words_at<4>(b + 16 * a, mask);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            uint32_t m = mask[i] >> bit;
+            /* 0..7, of which 4 is taken */
+            o->w[i] = minus4((x[i] >> shift & 0x03030303u) | (m << 2 & 0x04040404u), 4);
+            o->w[4 + i] = minus4((x[i] >> (shift + 2) & 0x03030303u) | (m << 1 & 0x04040404u), 4);
+        }
+        o->scale[0] = scale(b + 96, s), o->scale[1] = scale(b + 96, s + 2);
+    }
+    static __device__ __forceinline__ float factor(const uint8_t *b, int, int)
+    {
+        return f16_at(b + 108);
+    }
+};
+
+struct q6_k : no_table {
+    static constexpr int UNIT = 256, BLOCK = 256, BYTES = 210, M = 0, SUB = 16;
+    static constexpr bool MIXED = false;
+    /* p = 4h + 2b + a: values 128h + 32b + 16a.. and 64 further on */
+    static __device__ __forceinline__ int at(int p, int i)
+    {
+        return 128 * (p / 4) + 16 * (p % 4) + 64 * (i / 4) + 4 * (i % 4);
+    }
+    static __device__ __forceinline__ void open(const uint8_t *b, int p, const uint8_t *, opened *o)
+    {
+        uint32_t x[4], high[4];
+        const int8_t *s = (const int8_t *)b + 192 + 8 * (p / 4) + p % 4;
+        int shift = 2 * (p / 2 % 2);
+
+        words_at<4>(b + 16 * p, x);
+        words_at<4>(b + 128 + 32 * (p / 4) + 16 * (p % 2), high);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            uint32_t h = high[i] >> shift;
+            o->w[i] = minus4((x[i] & 0x0F0F0F0Fu) | (h << 4 & 0x30303030u), 32);
+            o->w[4 + i] = minus4((x[i] >> 4 & 0x0F0F0F0Fu) | (h & 0x30303030u), 32);
+        }
+        o->scale[0] = s[0], o->scale[1] = s[4];
+    }
+    static __device__ __forceinline__ float factor(const uint8_t *b, int, int)
+    {
+        return f16_at(b + 208);
+    }
+};
+
+struct iq4_xs : no_table, in_order, d_first<0> {
+    static constexpr int BYTES = 136, M = 0, SUB = 32;
+    static constexpr bool MIXED = true;
+    static __device__ __forceinline__ void open(const uint8_t *b, int p, const uint8_t *, opened *o)
+    {
+        uint2 head = *(const uint2 *)b, x0 = *(const uint2 *)(b + 8 + 16 * p);
+        uint2 x1 = *(const uint2 *)(b + 16 + 16 * p);
+        const uint32_t x[4] = {x0.x, x0.y, x1.x, x1.y};
+
+        mixed16(x, IQ4_TABLE, o->w);
+        o->scale[0] = (int)((head.y >> 4 * p & 15) + (head.x >> 16 >> 2 * p & 3) * 16) - 32;
+        o->scale[1] = o->scale[0];
+    }
+};
+
+struct iq2_xxs : in_order, d_first<3> {
+    static constexpr int BYTES = 66, M = 0, SUB = 32;
+    enum { COPIES = 16, SIGN_COPIES = 16, SIGNS = 256 * COPIES * 4 };
+    static constexpr int TABLE = SIGNS + 128 * SIGN_COPIES * 4;
+    static __device__ __forceinline__ void fill(uint8_t *t)
+    {
+        fill_codes<COPIES, 256>((uint32_t *)t, card::iq2xxs_grid, 0, 4);
+        fill_signs<SIGN_COPIES>((uint32_t *)(t + SIGNS));
+    }
+    static __device__ __forceinline__ void open(const uint8_t *b, int p, const uint8_t *t, opened *o)
+    {
+        const uint32_t *grid = (const uint32_t *)t + threadIdx.x % COPIES;
+        const uint32_t *signs = (const uint32_t *)(t + SIGNS) + threadIdx.x % SIGN_COPIES;
+        uint32_t x[2];
+
+        words_at<2>(b + 2 + 8 * p, x);
+#pragma unroll
+        for (int l = 0; l < 4; l++)
+            levels8(grid[COPIES * (x[0] >> 8 * l & 255)] ^
+                        signs[SIGN_COPIES * (x[1] >> 7 * l & 127)],
+                    &o->w[2 * l], &o->w[2 * l + 1]);
+        o->scale[0] = o->scale[1] = 2 * (int)(x[1] >> 28) + 1;
+    }
+};
+
+struct iq2_xs : in_order, d_first<3> {
+    static constexpr int BYTES = 74, M = 0, SUB = 16;
+    enum { COPIES = 16, SIGN_COPIES = 16, SIGNS = 512 * COPIES * 4 };
+    static constexpr int TABLE = SIGNS + 128 * SIGN_COPIES * 4;
+    static __device__ __forceinline__ void fill(uint8_t *t)
+    {
+        fill_codes<COPIES, 512>((uint32_t *)t, card::iq2xs_grid, 0, 4);
+        fill_signs<SIGN_COPIES>((uint32_t *)(t + SIGNS));
+    }
+    static __device__ __forceinline__ void open(const uint8_t *b, int p, const uint8_t *t, opened *o)
+    {
+        const uint32_t *grid = (const uint32_t *)t + threadIdx.x % COPIES;
+        const uint32_t *signs = (const uint32_t *)(t + SIGNS) + threadIdx.x % SIGN_COPIES;
+        uint32_t x[2], s = b[66 + p];
+
+        words_at<2>(b + 2 + 8 * p, x);
+#pragma unroll
+        for (int l = 0; l < 4; l++) {
+            uint32_t v = x[l / 2] >> 16 * (l % 2);
+            levels8(grid[COPIES * (v & 511)] ^ signs[SIGN_COPIES * (v >> 9 & 127)], &o->w[2 * l],
+                    &o->w[2 * l + 1]);
+        }
+        o->scale[0] = 2 * (s & 15) + 1, o->scale[1] = 2 * (s >> 4) + 1;
+    }
+};
+
+struct iq2_s : in_order, d_first<3> {
+    static constexpr int BYTES = 82, M = 0, SUB = 16;
+    enum { COPIES = 8 };
+    static constexpr int TABLE = 1024 * COPIES * 4;
+    static __device__ __forceinline__ void fill(uint8_t *t)
+    {
+        fill_codes<COPIES, 1024>((uint32_t *)t, card::iq2s_grid, 0, 4);
+    }
+    static __device__ __forceinline__ void open(const uint8_t *b, int p, const uint8_t *t, opened *o)
+    {
+        const uint32_t *grid = (const uint32_t *)t + threadIdx.x % COPIES;
+        uint32_t x, signs, high = b[66 + p], s = b[74 + p];
+
+        words_at<1>(b + 2 + 4 * p, &x);
+        words_at<1>(b + 34 + 4 * p, &signs);
+#pragma unroll
+        for (int l = 0; l < 4; l++)
+            levels8(grid[COPIES * ((x >> 8 * l & 255) | (high << (8 - 2 * l) & 0x300))] ^
+                        bits_to_nibbles(signs >> 8 * l & 255) << 2,
+                    &o->w[2 * l], &o->w[2 * l + 1]);
+        o->scale[0] = 2 * (s & 15) + 1, o->scale[1] = 2 * (s >> 4) + 1;
+    }
+};
+
+struct iq3_xxs : in_order, d_first<2> {
+    static constexpr int BYTES = 98, M = 0, SUB = 32;
+    enum { COPIES = 16 };
+    static constexpr int TABLE = 256 * COPIES * 4;
+    static __device__ __forceinline__ void fill(uint8_t *t)
+    {
+        for (int i = threadIdx.x; i < 256; i += blockDim.x)
+            copies<COPIES>((uint32_t *)t, i, card::iq3xxs_grid[i]);
+    }
+    static __device__ __forceinline__ void open(const uint8_t *b, int p, const uint8_t *t, opened *o)
+    {
+        const uint32_t *grid = (const uint32_t *)t + threadIdx.x % COPIES;
+        uint32_t x[2], bits;
+
+        words_at<2>(b + 2 + 8 * p, x);
+        words_at<1>(b + 66 + 4 * p, &bits);
+#pragma unroll
+        for (int l = 0; l < 4; l++) {
+            uint32_t seven = bits >> 7 * l & 127, signs = seven | (__popc(seven) & 1) << 7;
+            uint32_t v = x[l / 2] >> 16 * (l % 2);
+            o->w[2 * l] = negate4(grid[COPIES * (v & 255)], signs);
+            o->w[2 * l + 1] = negate4(grid[COPIES * (v >> 8 & 255)], signs >> 4);
+        }
+        o->scale[0] = o->scale[1] = 2 * (int)(bits >> 28) + 1;
+    }
+};
+
+struct iq3_s : in_order, d_first<0> {
+    static constexpr int BYTES = 110, M = 0, SUB = 32;
+    enum { COPIES = 16 };
+    static constexpr int TABLE = 512 * COPIES * 4;
+    static __device__ __forceinline__ void fill(uint8_t *t)
+    {
+        for (int i = threadIdx.x; i < 512; i += blockDim.x)
+            copies<COPIES>((uint32_t *)t, i, card::iq3s_grid[i]);
+    }
+    static __device__ __forceinline__ void open(const uint8_t *b, int p, const uint8_t *t, opened *o)
+    {
+        const uint32_t *grid = (const uint32_t *)t + threadIdx.x % COPIES;
+        uint32_t x[2], signs, high = b[66 + p];
+
+        words_at<2>(b + 2 + 8 * p, x);
+        words_at<1>(b + 74 + 4 * p, &signs);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            uint32_t index = (x[i / 4] >> 8 * (i % 4) & 255) | (high << (8 - i) & 256);
+            o->w[i] = negate4(grid[COPIES * index], signs >> 4 * i);
+        }
+        o->scale[0] = o->scale[1] = 2 * (b[106 + p / 2] >> 4 * (p % 2) & 15) + 1;
+    }
+};
+
+/* IQ1: 8 * grid + delta, delta 1 or -1: nibbles 0..2 through {-9, -1, 7} or {-7, 1, 9} */
+struct iq1 : in_order {
+    static constexpr int M = 0;
+    enum { COPIES = 4 };
+    static constexpr int TABLE = 2048 * COPIES * 4;
+    static __device__ __forceinline__ void fill(uint8_t *t)
+    {
+        fill_codes<COPIES, 2048>((uint32_t *)t, card::iq1s_grid, 1, 0);
+    }
+    static __device__ __forceinline__ void eight(const uint8_t *t, uint32_t index, uint32_t minus,
+                                                 uint32_t *w)
+    {
+        uint32_t code = ((const uint32_t *)t)[COPIES * index + threadIdx.x % COPIES];
+
+        code |= minus ? 0 : 0x44444444u;
+        w[0] = __byte_perm(0x0007FFF7u, 0x000901F9u, code);
+        w[1] = __byte_perm(0x0007FFF7u, 0x000901F9u, code >> 16);
+    }
+};
+
+struct iq1_s : iq1, d_first<3> {
+    static constexpr int BYTES = 50, SUB = 32;
+    static __device__ __forceinline__ void open(const uint8_t *b, int p, const uint8_t *t, opened *o)
+    {
+        uint32_t x, h = half_at(b + 34 + 2 * p);
+
+        words_at<1>(b + 2 + 4 * p, &x);
+#pragma unroll
+        for (int l = 0; l < 4; l++)
+            eight(t, (x >> 8 * l & 255) | (h >> 3 * l & 7) << 8, h >> 15, &o->w[2 * l]);
+        o->scale[0] = o->scale[1] = 2 * (h >> 12 & 7) + 1;
+    }
+};
+
+struct iq1_m : iq1 {
+    static constexpr int BYTES = 56, SUB = 16;
+    static __device__ __forceinline__ void open(const uint8_t *b, int p, const uint8_t *t, opened *o)
+    {
+        uint32_t x, high = half_at(b + 32 + 2 * p), s = half_at(b + 48 + 2 * (p / 2));
+
+        words_4<1>(b + 4 * p, &x);
+#pragma unroll
+        for (int l = 0; l < 4; l++) {
+            uint32_t n = high >> 4 * l & 15;
+            eight(t, (x >> 8 * l & 255) | (n & 7) << 8, n & 8, &o->w[2 * l]);
+        }
+        s >>= 6 * (p % 2);
+        o->scale[0] = 2 * (s & 7) + 1, o->scale[1] = 2 * (s >> 3 & 7) + 1;
+    }
+    static __device__ __forceinline__ float factor(const uint8_t *b, int, int)
+    {
+        uint32_t bits = 0;
+
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            bits |= half_at(b + 48 + 2 * k) >> 12 << 4 * k;
+        return cu_f16((uint16_t)bits) * 0.125f;
+    }
+};
+
+/* ---- units of 32 and 16: no integer scales ---- */
+
+struct q8_0 : small, d_first<0> {
+    static constexpr int BYTES = 34, M = 0;
+    static __device__ __forceinline__ void open(const uint8_t *b, int, const uint8_t *, opened *o)
+    {
+        words_at<8>(b + 2, o->w);
+    }
+};
+
+struct q4_0 : small, d_first<0> {
+    static constexpr int BYTES = 18, M = 0;
+    static __device__ __forceinline__ void open(const uint8_t *b, int, const uint8_t *, opened *o)
+    {
+        uint32_t x[4];
+
+        words_at<4>(b + 2, x);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            o->w[i] = minus4(x[i] & 0x0F0F0F0Fu, 8);
+            o->w[4 + i] = minus4(x[i] >> 4 & 0x0F0F0F0Fu, 8);
+        }
+    }
+};
+
+struct q4_1 : small, d_and_m_first {
+    static constexpr int BYTES = 20, M = 1;
+    static __device__ __forceinline__ void open(const uint8_t *b, int, const uint8_t *, opened *o)
+    {
+        uint32_t x[4];
+
+        words_4<4>(b + 4, x);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            o->w[i] = x[i] & 0x0F0F0F0Fu;
+            o->w[4 + i] = x[i] >> 4 & 0x0F0F0F0Fu;
+        }
+    }
+};
+
+static __device__ __forceinline__ void five_bits(const uint32_t x[4], uint32_t high, uint32_t w[8])
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        w[i] = (x[i] & 0x0F0F0F0Fu) | bits_to_bytes(high >> 4 * i) << 4;
+        w[4 + i] = (x[i] >> 4 & 0x0F0F0F0Fu) | bits_to_bytes(high >> (16 + 4 * i)) << 4;
+    }
+}
+
+struct q5_0 : small, d_first<0> {
+    static constexpr int BYTES = 22, M = 0;
+    static __device__ __forceinline__ void open(const uint8_t *b, int, const uint8_t *, opened *o)
+    {
+        uint32_t x[5];
+
+        words_at<5>(b + 2, x);
+        five_bits(x + 1, x[0], o->w);
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            o->w[i] = minus4(o->w[i], 16);
+    }
+};
+
+struct q5_1 : small, d_and_m_first {
+    static constexpr int BYTES = 24, M = 1;
+    static __device__ __forceinline__ void open(const uint8_t *b, int, const uint8_t *, opened *o)
+    {
+        uint32_t x[5];
+
+        words_4<5>(b + 4, x);
+        five_bits(x + 1, x[0], o->w);
+    }
+};
+
+struct iq4_nl : small, d_first<0> {
+    static constexpr int BYTES = 18, M = 0;
+    static constexpr bool MIXED = true;
+    static __device__ __forceinline__ void open(const uint8_t *b, int, const uint8_t *, opened *o)
+    {
+        uint32_t x[4];
+
+        words_at<4>(b + 2, x);
+        mixed16(x, IQ4_TABLE, o->w);
+    }
+};
+
+struct mxfp4 : small {
+    static constexpr int BYTES = 17, M = 0;
+    static constexpr bool MIXED = true;
+    static __device__ __forceinline__ void open(const uint8_t *b, int, const uint8_t *, opened *o)
+    {
+        uint32_t x[4];
+
+        words_at<4>(b + 1, x);
+        mixed16(x, E2M1_TABLE, o->w);
+    }
+    static __device__ __forceinline__ float factor(const uint8_t *b, int, int)
+    {
+        return __uint_as_float(card::e8m0_half_bits[b[0]]);
+    }
+};
+
+/* part p is half h of a block of 64: two units of 16 */
+struct nvfp4 : no_table, in_order {
+    static constexpr int UNIT = 16, BLOCK = 64, BYTES = 36, M = 0, SUB = 0;
+    static __device__ __forceinline__ void open(const uint8_t *b, int p, const uint8_t *, opened *o)
+    {
+        uint32_t x[4], lo, hi;
+
+        words_4<4>(b + 4 + 16 * (p % 2), x);
+#pragma unroll
+        for (int i = 0; i < 4; i++) { /* eight bytes are a unit: low nibbles, then high ones */
+            look_up16(x[i], E2M1_TABLE, &lo, &hi);
+            o->w[i / 2 * 4 + i % 2] = __byte_perm(lo, hi, 0x6420);
+            o->w[i / 2 * 4 + 2 + i % 2] = __byte_perm(lo, hi, 0x7531);
+        }
+    }
+    static __device__ __forceinline__ float factor(const uint8_t *b, int, int k)
+    {
+        return __uint_as_float(card::ue4m3_half_bits[b[k]]);
+    }
+};
