@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "coordinator/machine.h"
+#include "coordinator/pack/original.h"
+#include "coordinator/pack/verify.h"
 #include "coordinator/residency/plan.h"
 #include "coordinator/supervise/load.h"
 #include "coordinator/trunk/arch/arch.h"
@@ -52,7 +54,7 @@ struct engine {
     struct uses *uses;  /* not all experts are resident */
     struct heat_keeper *heat;
     struct routes *routes;
-    uint64_t load_ns, loaded_bytes, step_ns, steps;
+    uint64_t load_ns, loaded_bytes, loaded_again, step_ns, steps;
 
     int (*body)(struct engine *en, void *arg, struct err *e);
     void *arg;
@@ -239,26 +241,33 @@ static int make_segments(struct engine *en, struct err *e)
 
 /* ---- workers ---- */
 
+static int send_file(struct worker *w, size_t number, const char *path, uint64_t bytes, struct err *e)
+{
+    struct ctl_msg m = {.kind = CTL_FILE, .a = number, .b = bytes, .flags = 1};
+    int rc, fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+
+    if (fd < 0) { /* tmpfs and some network file systems have none */
+        m.flags = 0;
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+    }
+    if (fd < 0)
+        return err_set(e, -errno, "%s: cannot open: %s", path, strerror(errno));
+    snprintf(m.text, sizeof m.text, "%s", path);
+    rc = ctl_send(w->ctl, &m, fd);
+    close(fd);
+    return rc ? spawn_wait_ready(w, e) : 0; /* it has gone: its last words */
+}
+
 static int send_files(struct engine *en, struct worker *w, struct err *e)
 {
-    for (size_t i = 0; i < gguf_n_shards(en->m->g); i++) {
-        const char *path = gguf_shard_path(en->m->g, i);
-        struct ctl_msg m = {.kind = CTL_FILE, .a = i, .b = gguf_shard_bytes(en->m->g, i), .flags = 1};
-        int rc, fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+    const struct pack *p = gguf_pack(en->m->g);
+    int rc = 0;
 
-        if (fd < 0) { /* tmpfs and some network file systems have none */
-            m.flags = 0;
-            fd = open(path, O_RDONLY | O_CLOEXEC);
-        }
-        if (fd < 0)
-            return err_set(e, -errno, "%s: cannot open: %s", path, strerror(errno));
-        snprintf(m.text, sizeof m.text, "%s", path);
-        rc = ctl_send(w->ctl, &m, fd);
-        close(fd);
-        if (rc)
-            return spawn_wait_ready(w, e); /* it has gone: its last words */
-    }
-    return 0;
+    for (size_t i = 0; !rc && i < gguf_n_shards(en->m->g); i++)
+        rc = send_file(w, i, gguf_shard_path(en->m->g, i), gguf_shard_bytes(en->m->g, i), e);
+    for (uint32_t i = 0; !rc && en->pieces.original != MODEL_NONE && i < p->head.n_originals; i++)
+        rc = send_file(w, en->pieces.original + i, pack_original_path(p, i), p->original[i].bytes, e);
+    return rc;
 }
 
 static int start_pager(struct engine *en, struct err *e)
@@ -387,8 +396,10 @@ static int load(struct engine *en, struct err *e)
     uint64_t start = now_ns();
     int rc;
 
-    en->pieces = (struct pieces){.m = en->m, .geo = &en->plan.geo, .tables = en->tables.base};
-    rc = load_all(&c, &en->loaded_bytes, e);
+    en->pieces.m = en->m;
+    en->pieces.geo = &en->plan.geo;
+    en->pieces.tables = en->tables.base;
+    rc = load_all(&c, &en->loaded_bytes, &en->loaded_again, e);
     en->load_ns = now_ns() - start;
     if (rc)
         return rc;
@@ -513,18 +524,71 @@ static void warm_up(struct engine *en)
              (double)s.warm_bytes * 1e-9, (double)(now_ns() - start) * 1e-9);
 }
 
+/* A pack: are the files it was made from still there, in case a block is damaged? */
+static void find_originals(struct engine *en)
+{
+    const struct pack *p = gguf_pack(en->m->g);
+    struct err why = {0};
+
+    en->pieces.original = MODEL_NONE;
+    if (!p)
+        return;
+    if (!pack_originals_match(p, &why))
+        en->pieces.original = (uint32_t)gguf_n_shards(en->m->g);
+    else
+        note(en, "%s; a damaged block would end the run", why.msg);
+}
+
+static void verify_bad(void *arg, const char *line)
+{
+    (void)arg;
+    fprintf(stderr, "conclave: %s\n", line);
+}
+
+/* --verify: all of the pack now. Damage is no error where every read finds it and has another source. */
+static int verify_pack(struct engine *en, struct err *e)
+{
+    struct pack_verify v = {.g = en->m->g, .bad = verify_bad};
+    const struct pack *p = gguf_pack(en->m->g);
+    int rc;
+
+    if (!p)
+        return err_set(e, -EINVAL, "--verify: %s is no pack: a GGUF file has no checksums", en->m->path);
+    rc = pack_verify(&v, e);
+    if (rc)
+        return rc;
+    if (v.n_bad && (en->pieces.original == MODEL_NONE || p->head.n_nodes != en->n_nodes))
+        return err_set(e, -EIO, "%s: %llu parts of the pack are damaged; pack the model again",
+                       p->path, (unsigned long long)v.n_bad);
+    note(en, "%.2f GB of the pack checked, %llu parts damaged", (double)v.bytes * 1e-9,
+         (unsigned long long)v.n_bad);
+    return 0;
+}
+
+static int look_at_pack(struct engine *en, struct err *e)
+{
+    const struct pack *p = gguf_pack(en->m->g);
+
+    find_originals(en);
+    if (p && p->head.n_nodes != en->n_nodes)
+        fprintf(stderr,
+                "conclave: packed for %u node%s, run with %u: experts are read in more pieces, without "
+                "checksums; conclave pack --nodes %u makes each one checked read\n",
+                p->head.n_nodes, p->head.n_nodes > 1 ? "s" : "", en->n_nodes, en->n_nodes);
+    return en->o->verify ? verify_pack(en, e) : 0;
+}
+
 static int open_all(struct engine *en, struct err *e)
 {
     int rc;
 
     if ((rc = model_open(en->o->model_path, 0, &en->m, e)) || (rc = arch_program(en->m, &en->prog, e)))
         return rc;
-    if (gguf_pack(en->m->g))
-        return err_set(e, -ENOSYS, "%s: a pack cannot be run yet; run the file it was made from",
-                       en->o->model_path);
     for (size_t i = 0; i < en->m->n_warnings; i++)
         fprintf(stderr, "conclave: %s\n", en->m->warning[i]);
     choose_counts(en);
+    if ((rc = look_at_pack(en, e)))
+        return rc;
     if ((rc = expert_layers(en, e)) || (rc = trunk_places(en, e)) || (rc = choose_sizes(en, e)) ||
         (en->o->record_routes && (rc = routes_open(en->o->record_routes, en->layer, en->plan.geo.n_layers,
                                                    en->plan.max_tokens, &en->routes, e))) ||
@@ -703,6 +767,7 @@ void engine_stats(const struct engine *en, struct engine_stats *s)
     s->warm_reads = ps.warm_reads;
     s->warm_bytes = ps.warm_bytes;
     s->lost_uses = ps.lost_uses;
+    s->read_again = en->loaded_again + ps.again;
     s->most_open = ps.most_open;
     s->places = ps.places;
     s->spare = ps.spare;

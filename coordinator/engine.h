@@ -30,6 +30,7 @@ struct engine_options {
     enum policy_kind policy; /* which experts stay at hand where not all fit */
     int heat;          /* 1: begin with the experts that earlier runs used most, remember this run's */
     const char *record_routes; /* trunk/routes.h; NULL: no */
+    int verify;        /* 1: a pack is read as a whole and checked first */
     int verbose;       /* 1: what was decided and why; 2: more */
     int progress;      /* 1: a progress bar on stderr while loading */
 };
@@ -63,6 +64,7 @@ struct engine_stats {
     uint64_t moves;                 /* experts that the policy took in */
     uint64_t warm_reads, warm_bytes; /* experts read at the start, by heat */
     uint64_t lost_uses;             /* uses that the policy was not told of */
+    uint64_t read_again;            /* damaged parts of a pack, read from its original instead */
     uint32_t most_open;             /* demanded reads open at a time */
     uint32_t places, spare, residents; /* slabs of the policy, others; experts of the policy */
     int resident;                   /* every expert has its slab: no policy */

@@ -10,6 +10,7 @@
 #include "coordinator/cli/common.h"
 #include "coordinator/json/json_write.h"
 #include "coordinator/model/model.h"
+#include "coordinator/pack/pack.h"
 #include "kernels/type/type.h"
 
 int cmd_inspect(int argc, char **argv);
@@ -30,7 +31,7 @@ static const struct flag table[] = {
      .arg = "FILE",
      .kind = FLAG_STRING,
      .at = offsetof(struct options, model),
-     .help = "GGUF file, any part of a split model; the -m may be left out"},
+     .help = "GGUF file, any part of a split model, or a pack; the -m may be left out"},
     {.name = "json",
      .group = "output",
      .kind = FLAG_ON,
@@ -259,6 +260,22 @@ static void print_bytes(const struct model *m)
     }
 }
 
+/* A folder made by conclave pack. */
+static void print_pack(const struct model *m)
+{
+    const struct pack *p = gguf_pack(m->g);
+    char t[PATH];
+
+    if (!p)
+        return;
+    printf("\npack for %u node%s, each block with a checksum; made from\n", p->head.n_nodes,
+           p->head.n_nodes > 1 ? "s" : "");
+    for (uint32_t i = 0; i < p->head.n_originals; i++) {
+        const char *path = pack_original_path(p, i);
+        printf("  %s\n", gguf_show(t, sizeof t, path, strlen(path)));
+    }
+}
+
 static void print_table(const struct model *m)
 {
     size_t n = gguf_n_shards(m->g);
@@ -267,6 +284,7 @@ static void print_table(const struct model *m)
     print_sizes(m);
     print_experts(m);
     print_bytes(m);
+    print_pack(m);
     if (n == 1)
         printf("\nfile, GGUF %u\n", gguf_version(m->g));
     else
@@ -414,6 +432,24 @@ static void json_files(struct json_out *o, const struct model *m)
     json_close_array(o);
 }
 
+static void json_pack(struct json_out *o, const struct model *m)
+{
+    const struct pack *p = gguf_pack(m->g);
+    char t[PATH];
+
+    if (!p)
+        return;
+    open_object(o, "pack");
+    put_u64(o, "nodes", p->head.n_nodes);
+    open_array(o, "originals");
+    for (uint32_t i = 0; i < p->head.n_originals; i++) {
+        const char *path = pack_original_path(p, i);
+        json_put_str(o, gguf_show(t, sizeof t, path, strlen(path)));
+    }
+    json_close_array(o);
+    json_close_object(o);
+}
+
 static int print_json(const struct model *m, struct err *e)
 {
     struct json_out *o = json_out_new(1);
@@ -428,6 +464,7 @@ static int print_json(const struct model *m, struct err *e)
     json_experts(o, m);
     json_bytes(o, m);
     json_files(o, m);
+    json_pack(o, m);
     json_close_object(o);
     rc = json_text(o, &text, &n, e);
     if (!rc)

@@ -29,7 +29,7 @@ const struct flag engine_flag_table[] = {
      .kind = FLAG_STRING,
      .at = AT(model),
      .required = 1,
-     .help = "GGUF file, or any part of a split one"},
+     .help = "GGUF file, any part of a split one, or a folder made by conclave pack"},
     {.name = "kv",
      .arg = "TYPE",
      .kind = FLAG_CHOICE,
@@ -80,6 +80,10 @@ const struct flag engine_flag_table[] = {
      .max = 65536,
      .shown = "512",
      .help = "most tokens of one pass of the trunk"},
+    {.name = "verify",
+     .kind = FLAG_ON,
+     .at = AT(verify),
+     .help = "of a pack: check all of it before the work begins, not only what is read (which always is)"},
     {.name = "verbose",
      .letter = 'v',
      .group = "reports",
@@ -124,6 +128,7 @@ void engine_flags_options(const struct engine_flags *f, struct engine_options *o
     o->policy = (enum policy_kind)f->policy;
     o->record_routes = f->record_routes;
     o->verbose = f->verbose;
+    o->verify = f->verify;
     o->progress = isatty(2);
 }
 
@@ -292,6 +297,7 @@ static void put_residency(struct json_out *j, const struct engine_flags *f, cons
     put_u64(j, "warm_reads", s->warm_reads);
     put_u64(j, "warm_bytes", s->warm_bytes);
     put_u64(j, "lost_uses", s->lost_uses);
+    put_u64(j, "read_again", s->read_again);
     json_close_object(j);
 }
 

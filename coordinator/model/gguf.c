@@ -171,7 +171,7 @@ static int check_dense(const struct front *f, const struct pack *p, struct err *
         if (!t->dense)
             continue;
         if (n == f->n_tensors || strcmp(t->name, d->name.s) || t->type != d->type ||
-            memcmp(t->dims, d->dims, sizeof t->dims))
+            memcmp(t->dims, d->dims, sizeof t->dims) || d->file_offset % PACK_PAGE)
             return err_set(e, -EINVAL, "%s: has no tensor '%s' as %s says", f->path, t->name, PACK_EXPERTS);
         n++;
     }

@@ -22,7 +22,9 @@
 #include "coordinator/pack/plan.h"
 #include "coordinator/pack/pool.h"
 
-#define SAVE_NS 1000000000ull /* between two savings of the checksums */
+/* Checksums are saved this often: */
+#define SAVE_NS 1000000000ull
+#define SAVE_BYTES (1ull << 30) /* the index of a large model takes megabytes */
 
 enum { DENSE, EXPERTS, N_FILES };
 static const char *const final_name[N_FILES] = {PACK_DENSE, PACK_EXPERTS};
@@ -40,7 +42,7 @@ struct writer {
     _Atomic unsigned char *done;
     _Atomic uint64_t kept;
     uint8_t *image; /* head and index as they are saved: whole pages */
-    uint64_t saved_ns;
+    uint64_t saved_ns, saved_bytes;
 };
 
 static uint64_t clock_ns(void)
@@ -168,10 +170,11 @@ static int tick(void *arg, uint64_t done, int last, struct err *e)
 
     if (w->o->progress)
         w->o->progress(w->o->arg, done, w->plan.bytes, last);
-    if (last || clock_ns() - w->saved_ns > SAVE_NS) {
+    if (last || clock_ns() - w->saved_ns > SAVE_NS || done - w->saved_bytes > SAVE_BYTES) {
         int rc = save(w, 0, e);
         if (rc)
             return rc;
+        w->saved_bytes = done;
     }
     return w->o->stop && w->o->stop() ? 1 : 0;
 }

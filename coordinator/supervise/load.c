@@ -3,6 +3,7 @@
 #include "coordinator/supervise/load.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #define BAR 30
@@ -15,13 +16,39 @@ struct load {
     uint64_t bytes, total;
     uint64_t start, shown;
     uint32_t tensor, layer, expert, place;
+    uint64_t n_read_again;
+    uint32_t n_again; /* orders that failed and have another source, */
+    struct order_name {
+        uint32_t layer, expert;
+    } *again; /* order_slots: no more can be unanswered */
 };
 
-/* The next order: trunk tensors first, then experts in order of their slabs. 0: none left. */
+/* Slabs of a resident model are numbered as its experts are. */
+static uint32_t place_of(const struct load_config *c, uint32_t layer, uint32_t expert)
+{
+    uint32_t place = expert;
+
+    for (uint32_t i = 0; i < layer; i++)
+        place += table_layer(c->tables, i)->n_experts;
+    return place;
+}
+
+/* From a pack's original. */
+static int order_again(const struct load_config *c, struct order_name n, struct order *o)
+{
+    return n.layer == UINT32_MAX
+               ? pieces_trunk_again(c->pieces, n.expert, c->trunk_off[n.expert], o)
+               : pieces_expert_again(c->pieces, n.layer, n.expert, place_of(c, n.layer, n.expert), o);
+}
+
+/* The next order: what must be read again, then trunk tensors, then experts in order of their slabs. 0:
+ * none left. */
 static int next_order(struct load *l, struct order *o)
 {
     const struct load_config *c = l->c;
 
+    if (l->n_again)
+        return order_again(c, l->again[--l->n_again], o);
     if (l->tensor < c->m->n_tensors) {
         pieces_trunk(c->pieces, l->tensor, c->trunk_off[l->tensor], o);
         l->tensor++;
@@ -85,6 +112,18 @@ static int take_answer(struct load *l, struct err *e)
     struct order_slot *s = &l->c->orders->slot[l->answered & (l->c->geo->order_slots - 1)];
     int a = order_answer(l->c->geo, l->c->pager, l->answered), rc;
 
+    if (a < 0 && s->order.flags & ORDER_SOFT) {
+        if (s->order.layer == UINT32_MAX)
+            fprintf(stderr, "conclave: tensor %s", l->c->m->tensor[s->order.expert].name);
+        else
+            fprintf(stderr, "conclave: layer %u, expert %u", s->order.layer, s->order.expert);
+        fprintf(stderr, ": read from %s instead\n",
+                pieces_original_path(l->c->pieces, s->order.layer, s->order.expert));
+        l->again[l->n_again++] = (struct order_name){s->order.layer, s->order.expert};
+        l->n_read_again++;
+        l->answered++;
+        return 1;
+    }
     if (a < 0) {
         rc = pager_says(l, 1000, e);
         return rc ? rc : err_set(e, -EIO, "the pager could not read the model");
@@ -127,38 +166,55 @@ static void enter(struct load *l)
         }
 }
 
-int load_all(const struct load_config *c, uint64_t *bytes, struct err *e)
+static int load_orders(struct load *l, struct err *e)
 {
-    struct load l = {.c = c, .next = 1, .answered = 1, .start = now_ns()};
-    struct order o;
+    const struct load_config *c = l->c;
+    struct order o = {0};
     int more, rc = 0;
 
-    total_of(&l);
-    o = (struct order){0};
-    more = next_order(&l, &o);
-    while (more || l.answered < l.next) {
-        while (more && order_fits(c->geo, l.next, l.answered) && order_room(c->geo, c->pager, l.next)) {
-            o.number = l.next++;
+    total_of(l);
+    more = next_order(l, &o);
+    while (more || l->answered < l->next) {
+        while (more && order_fits(c->geo, l->next, l->answered) && order_room(c->geo, c->pager, l->next)) {
+            o.number = l->next++;
             o.prio = PRIO_WARM;
             order_publish(c->geo, c->orders, &o, &c->bells[c->worker->outbox], &c->pager->asleep);
             o = (struct order){0};
-            more = next_order(&l, &o);
+            more = next_order(l, &o);
         }
-        rc = l.answered < l.next ? take_answer(&l, e) : 0;
+        rc = l->answered < l->next ? take_answer(l, e) : 0;
         if (rc < 0)
             return rc;
-        show(&l, 0);
+        if (rc && !more) /* one may have to be read again */
+            more = next_order(l, &o);
+        show(l, 0);
         if (rc)
             continue;
-        if (bell_sleep(&c->bells[PROC_TRUNK], &c->board->asleep_trunk, answer_there, &l, ANSWER_MS) ==
+        if (bell_sleep(&c->bells[PROC_TRUNK], &c->board->asleep_trunk, answer_there, l, ANSWER_MS) ==
                 BELL_TIMEOUT &&
-            (rc = pager_says(&l, 0, e)) < 0)
+            (rc = pager_says(l, 0, e)) < 0)
             return rc;
     }
+    return 0;
+}
+
+int load_all(const struct load_config *c, uint64_t *bytes, uint64_t *again, struct err *e)
+{
+    struct load l = {.c = c, .next = 1, .answered = 1, .start = now_ns()};
+    int rc;
+
+    l.again = calloc(c->geo->order_slots, sizeof *l.again);
+    if (!l.again)
+        return err_set(e, -ENOMEM, "no memory for %u orders", c->geo->order_slots);
+    rc = load_orders(&l, e);
+    free(l.again);
+    if (rc)
+        return rc;
     show(&l, 1);
     if (c->resident)
         enter(&l);
     *bytes = l.bytes;
+    *again = l.n_read_again;
     return 0;
 }
 

@@ -18,8 +18,9 @@ struct load_config {
     int progress;              /* a bar on stderr */
 };
 /* Orders everything, waits for the answers, sets headers and entries of the experts. Returns bytes read
- * in *bytes. A read that fails is the pager's own line. */
-int load_all(const struct load_config *c, uint64_t *bytes, struct err *e);
+ * in *bytes, in *again how many orders were read from a pack's original. A read that fails is the pager's
+ * own line. */
+int load_all(const struct load_config *c, uint64_t *bytes, uint64_t *again, struct err *e);
 
 /* Waits until the hot experts of earlier runs are read, with a bar on stderr; the steward orders them. */
 void load_warm(const struct paging *p, int progress);

@@ -3,6 +3,7 @@
 #include "coordinator/supervise/paging.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +30,7 @@ struct slab {
 };
 
 struct counters { /* written by the thread, read by any */
-    _Atomic uint64_t reads, moves, warm_reads, warm_bytes, warm_total, lost_uses, warm_left;
+    _Atomic uint64_t reads, moves, warm_reads, warm_bytes, warm_total, lost_uses, warm_left, again;
     _Atomic uint32_t most_open, residents;
 };
 
@@ -352,6 +353,30 @@ static int warm_up(struct paging *p)
 
 /* ---- the rounds ---- */
 
+static const struct order *order_of(const struct paging *p, const struct slab *s)
+{
+    return &p->c.orders->slot[s->order & (p->c.geo->order_slots - 1)].order;
+}
+
+/* A pack's block is damaged or cannot be read: the same bytes from the original, into the same slab. Needs
+ * room. 0: there is no other source. */
+static int read_again(struct paging *p, uint32_t i)
+{
+    struct slab *s = &p->slab[i];
+    struct order o = {.number = p->next_order, .prio = s->warm ? PRIO_WARM : PRIO_DEMAND};
+
+    if (!pieces_expert_again(p->c.pieces, s->layer, s->expert, i, &o))
+        return 0;
+    fprintf(stderr, "conclave: layer %u, expert %u: read from %s instead\n", s->layer, s->expert,
+            pieces_original_path(p->c.pieces, s->layer, s->expert));
+    *reading(p, s->order) = PLACE_NONE;
+    s->order = p->next_order++;
+    *reading(p, s->order) = i;
+    add(&p->count.again, 1);
+    order_publish(p->c.geo, p->c.orders, &o, &p->c.bells[p->c.pager_outbox], &p->c.pager->asleep);
+    return 1;
+}
+
 static void take_answer(struct paging *p, uint32_t i, int answer)
 {
     struct slab *s = &p->slab[i];
@@ -383,7 +408,8 @@ static int advance(struct paging *p)
             set_free(p, i);
         } else {
             int answer = order_answer(p->c.geo, p->c.pager, s->order);
-            if (!answer) {
+            if (!answer || (answer < 0 && order_of(p, s)->flags & ORDER_SOFT &&
+                            (!room(p) || read_again(p, i)))) {
                 n++;
                 continue;
             }
@@ -686,6 +712,7 @@ void paging_stats(const struct paging *p, struct paging_stats *s)
         .warm_bytes = now_of(&n->warm_bytes),
         .warm_total = now_of(&n->warm_total),
         .lost_uses = now_of(&n->lost_uses),
+        .again = now_of(&n->again),
         .most_open = atomic_load_explicit(&n->most_open, memory_order_relaxed),
         .residents = atomic_load_explicit(&n->residents, memory_order_relaxed),
     };

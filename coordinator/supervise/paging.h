@@ -46,6 +46,7 @@ struct paging_stats { /* since the start */
     uint64_t warm_reads, warm_bytes; /* by heat, at the start */
     uint64_t warm_total; /* bytes of all that will be */
     uint64_t lost_uses;  /* the policy was not told */
+    uint64_t again;      /* experts whose block was damaged, read from a pack's original */
     uint32_t most_open;  /* demanded reads open at a time */
     uint32_t places, spare, residents; /* slabs of the policy, others; experts of the policy */
     int warm;            /* warm reads are still to come */
