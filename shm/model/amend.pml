@@ -2,8 +2,8 @@
  *
  * DESIGN.md section 3 "Outboxes", "Stamps", "Amendments", section 4 "Waves", section 6. Processes: the
  * trunk, the steward, two workers (outboxes 0 and 1) and the replacement of the one that dies (outbox
- * 2). N calls of I items, R call slots, two calls in flight, M amendment slots. One death anywhere,
- * N_LATE items taken from a live worker that goes on, N_DECL refusals. An item's owner is chosen freely
+ * 2). N calls of I items, R call slots, two calls in flight, M amendment slots. One death of a worker
+ * anywhere (-DDEATHS=0: none), N_LATE items taken from a live worker that goes on, N_DECL refusals. An item's owner is chosen freely
  * and may be on disk, or a worker that is dead. Copies are whole here (ring.pml checks tearing).
  *
  * What a row is worth: row[o][item] = n if it was made for call n while its inputs stood, else JUNK.
@@ -17,6 +17,9 @@
  *
  * -DSTAMPED_FREE passes: an amendment that its owner has stamped, done or declined, does not count any more either
  * (the program's rule).
+ *
+ * -DTRUNK_DIES: the trunk's executor dies with calls open; the coordinator retires them, unfinished, while the steward
+ * and the workers go on; the successor goes on with the next number.
  *
  * Variants that must fail (README.md has the options each was found with):
  *   -DAS_WRITTEN     a place may go when the item's present owner has stamped, an earlier one or not
@@ -48,6 +51,9 @@
 #ifndef N_DECL
 #define N_DECL 0
 #endif
+#ifndef DEATHS
+#define DEATHS 1
+#endif
 #ifndef MAXAM
 #define MAXAM (2*(N*I+2*I+2))   /* twice the honest reasons */
 #endif
@@ -72,7 +78,10 @@ byte owner_stamp[3*R];                                      /* owner stamps, one
 byte stamp_call[3*R*I], stamp_amend[3*R*I], stamp_kind[3*R*I];         /* item stamps: call, amendment, kind (one word) */
 byte row[3*R*I];
 bool dead[3], up[3], ended;
-byte deaths = 1, late = N_LATE, decl = N_DECL;
+byte deaths = DEATHS, late = N_LATE, decl = N_DECL;
+#ifdef TRUNK_DIES
+byte trunk_deaths = 1;
+#endif
 byte gone, calls_head;                                    /* retired calls; published calls */
 
 #ifdef STAMP_IS_CALL
@@ -115,6 +124,13 @@ proctype trunk()
 	byte n = 1, c = 1, k, i, a, o;
 	do
 	:: c > N -> break
+#ifdef TRUNK_DIES
+	:: atomic { trunk_deaths > 0 && c < n -> trunk_deaths-- };   /* reaped: the coordinator retires what is open */
+		do
+		:: c == n -> break
+		:: c < n -> atomic { FORGET(c); gone = c; word[c%R] = RETIRED(c); c++; i = 0; o = 0 }
+		od                                 /* its successor goes on with the next number */
+#endif
 	:: n <= N && n - c < F ->
 		atomic {                       /* fields, then the word */
 			i = 0;
