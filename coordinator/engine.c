@@ -31,6 +31,7 @@ struct engine {
     struct model *m;
     struct program *prog;
     struct machine machine;
+    struct memory memory;
     struct plan plan;
     struct pieces pieces;
     uint32_t threads, n_nodes;
@@ -162,12 +163,11 @@ static int choose_sizes(struct engine *en, struct err *e)
     };
     struct plan_ask a = {o->ram, o->n_ctx, o->batch, en->n_nodes, en->threads, o->every_row};
     struct plan_budget b;
-    struct memory mem;
     int rc;
 
-    memory_look(&mem);
-    b.left = mem.left;
-    b.own = mem.left < mem.available;
+    memory_look(&en->memory);
+    b.left = en->memory.left;
+    b.own = en->memory.left < en->memory.available;
     for (uint32_t k = 0; k < en->n_nodes; k++)
         b.node_left[k] = node_of(en, k) < 0 ? UINT64_MAX : memory_node_left(node_of(en, k));
     rc = plan_make(&f, &a, &b, &en->plan, e);
@@ -578,7 +578,8 @@ static int look_at_pack(struct engine *en, struct err *e)
     return en->o->verify ? verify_pack(en, e) : 0;
 }
 
-static int open_all(struct engine *en, struct err *e)
+/* Everything that can be known before anything is made. */
+static int decide(struct engine *en, struct err *e)
 {
     int rc;
 
@@ -589,7 +590,16 @@ static int open_all(struct engine *en, struct err *e)
     choose_counts(en);
     if ((rc = look_at_pack(en, e)))
         return rc;
-    if ((rc = expert_layers(en, e)) || (rc = trunk_places(en, e)) || (rc = choose_sizes(en, e)) ||
+    if ((rc = expert_layers(en, e)) || (rc = trunk_places(en, e)))
+        return rc;
+    return choose_sizes(en, e);
+}
+
+static int open_all(struct engine *en, struct err *e)
+{
+    int rc;
+
+    if ((rc = decide(en, e)) ||
         (en->o->record_routes && (rc = routes_open(en->o->record_routes, en->layer, en->plan.geo.n_layers,
                                                    en->plan.max_tokens, &en->routes, e))) ||
         (rc = make_segments(en, e)) || (rc = start_workers(en, e)))
@@ -663,6 +673,37 @@ int engine_run(const struct engine_options *o, int (*body)(struct engine *en, vo
         status = run_team(en);
     if (routes_close(en->routes, e) && !status)
         status = 1;
+    close_all(en);
+    free(en);
+    return status;
+}
+
+int engine_plan(const struct engine_options *o, int (*look)(const struct engine_look *l, void *arg, struct err *e),
+                void *arg, struct err *e)
+{
+    struct engine *en = calloc(1, sizeof *en);
+    int status = 1;
+
+    if (!en) {
+        err_set(e, -ENOMEM, "no memory");
+        return 1;
+    }
+    en->o = o;
+    each_seg(en, not_open);
+    if (!decide(en, e)) {
+        struct engine_look l = {
+            .m = en->m,
+            .prog = en->prog,
+            .machine = &en->machine,
+            .plan = &en->plan,
+            .layer = en->layer,
+            .memory = &en->memory,
+            .trunk_bytes = en->trunk_bytes,
+            .threads = en->threads,
+            .n_nodes = en->n_nodes,
+        };
+        status = look(&l, arg, e);
+    }
     close_all(en);
     free(en);
     return status;

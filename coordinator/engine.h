@@ -17,6 +17,7 @@
 
 struct engine;
 struct dump;
+struct expert_layer;
 
 struct engine_options {
     const char *model_path;
@@ -38,6 +39,26 @@ struct engine_options {
 /* Status of the body, or 1 with *e set. Fails before any process is started where it can. */
 int engine_run(const struct engine_options *o, int (*body)(struct engine *en, void *arg, struct err *e),
                void *arg, struct err *e);
+
+/* ---- the same decisions without a run ---- */
+struct machine;
+struct memory;
+struct plan;
+struct program;
+struct engine_look { /* borrowed, valid while `look` runs */
+    const struct model *m;
+    const struct program *prog;
+    const struct machine *machine;
+    const struct plan *plan;
+    const struct expert_layer *layer; /* m->n_layers */
+    const struct memory *memory;      /* as it was before the plan was made */
+    uint64_t trunk_bytes;
+    uint32_t threads, n_nodes;
+};
+/* What engine_run would do with these options, shown to `look` instead of done: nothing is made, no
+ * process started, no weight read. Status of look, or 1 with *e set. */
+int engine_plan(const struct engine_options *o, int (*look)(const struct engine_look *l, void *arg, struct err *e),
+                void *arg, struct err *e);
 
 /* ---- inside the body ---- */
 const struct model *engine_model(const struct engine *en);

@@ -1,0 +1,319 @@
+/* conclave plan: what `run` with the same flags would do with this machine's memory, and how fast it
+ * would be, without doing it. Rates are measured now, with the model's own kernels, shapes and file. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "coordinator/cli/args.h"
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/common.h"
+#include "coordinator/cli/plan_report.h"
+#include "coordinator/residency/heat_file.h"
+#include "coordinator/residency/plan.h"
+#include "coordinator/residency/replay.h"
+#include "shm/memory.h"
+#include "shm/size.h"
+
+enum { TRUNK_MS = 400, LAYER_MS = 900, DISK_MS = 200, DISK_DEPTH = 8 };
+#define MEASURE_TRUNK (1024ull << 20) /* most bytes of made-up weights; never more than a quarter of what is left */
+#define MEASURE_EXPERTS (256ull << 20)
+
+struct options {
+    struct engine_flags engine; /* those that say how it is run */
+    const char *routes;
+    uint32_t n_ctx;
+    int json, no_measure, no_heat;
+};
+
+#define AT(x) offsetof(struct options, x)
+#define EN(x) offsetof(struct options, engine.x)
+static const struct flag table[] = {
+    {.name = "model",
+     .letter = 'm',
+     .arg = "FILE",
+     .group = "what would be run",
+     .kind = FLAG_STRING,
+     .at = EN(model),
+     .required = 1,
+     .help = "GGUF file, or any part of a split one"},
+    {.name = "kv",
+     .arg = "TYPE",
+     .kind = FLAG_CHOICE,
+     .at = EN(kv),
+     .choices = "f32|f16|bf16",
+     .help = "type in which keys and values are kept"},
+    {.name = "ctx-size",
+     .letter = 'c',
+     .arg = "N",
+     .kind = FLAG_U32,
+     .at = AT(n_ctx),
+     .max = 1 << 30,
+     .shown = "the model's maximum, or what fits",
+     .help = "tokens of the context"},
+    {.name = "ram",
+     .arg = "BYTES",
+     .kind = FLAG_SIZE,
+     .at = EN(ram),
+     .min = 1,
+     .shown = "all that fits",
+     .help = "memory for routed experts, with a suffix K, M, G or T"},
+    {.name = "threads",
+     .letter = 't',
+     .arg = "N",
+     .kind = FLAG_U32,
+     .at = EN(threads),
+     .min = 1,
+     .max = 256,
+     .shown = "the physical cores",
+     .help = "threads of the trunk, and as many of the workers"},
+    {.name = "nodes",
+     .arg = "N",
+     .kind = FLAG_U32,
+     .at = EN(nodes),
+     .min = 1,
+     .max = MAX_NODES,
+     .shown = "the machine's NUMA nodes",
+     .help = "expert workers"},
+    {.name = "batch",
+     .arg = "N",
+     .kind = FLAG_U32,
+     .at = EN(batch),
+     .min = 1,
+     .max = 65536,
+     .shown = "512, where memory allows",
+     .help = "most tokens of one pass of the trunk"},
+    {.name = "routes",
+     .arg = "FILE",
+     .group = "what is expected",
+     .kind = FLAG_STRING,
+     .at = AT(routes),
+     .help = "a recorded trace (.npy, run --record-routes): the hit rate is that of the policy on it"},
+    {.name = "no-heat",
+     .kind = FLAG_ON,
+     .at = AT(no_heat),
+     .help = "don't take the hit rate from the uses that earlier runs of this model left behind"},
+    {.name = "no-measure",
+     .kind = FLAG_ON,
+     .at = AT(no_measure),
+     .help = "sizes only, at once: nothing is measured, no speed is expected"},
+    {.name = "json", .group = "report", .kind = FLAG_ON, .at = AT(json), .help = "write JSON"},
+    {.kind = 0},
+};
+
+/* ---- the hit rate ---- */
+
+static uint64_t slots_of(const struct plan *p)
+{
+    uint64_t n = 0;
+
+    for (uint32_t s = 0; s < p->slabs.pools.n; s++)
+        n += p->slabs.pools.places[s];
+    return n ? n : 1; /* one slab in all */
+}
+
+/* The policy on the trace, with as large a part of its experts at hand as the plan has. */
+static int from_routes(const char *path, struct plan_report *r, struct err *e)
+{
+    struct trace t = {0};
+    struct replay got;
+    uint32_t places;
+    int rc = trace_read(path, 0, &t, e);
+
+    if (rc)
+        return rc;
+    if (t.n_experts < r->look->m->n_experts && t.n_layers == r->expert_layers) { /* its largest id says less */
+        trace_free(&t);
+        t = (struct trace){0};
+        rc = trace_read(path, r->look->m->n_experts, &t, e);
+        if (rc)
+            return rc;
+    }
+    places = (uint32_t)((double)r->places / (double)r->experts * trace_pairs(&t));
+    rc = replay_policy(&t, places ? places : 1, POLICY_HEAT, &got, e);
+    if (!rc) {
+        r->hit = (double)got.hits / (double)trace_accesses(&t);
+        snprintf(r->why, sizeof r->why, "the policy on %s, %u tokens, from empty, %u of %u experts at hand", path,
+                 t.n_tokens, places, trace_pairs(&t));
+    }
+    trace_free(&t);
+    return rc;
+}
+
+/* 1: there is a heat file and it says something. */
+static int from_heat(struct plan_report *r)
+{
+    const struct model *m = r->look->m;
+    uint64_t n = (uint64_t)m->n_layers * m->n_experts;
+    char path[4096];
+    struct heat_id id;
+    double tokens = 0, hit;
+    float *uses = calloc(n + 1, sizeof *uses);
+    struct err e = {0};
+    int ok = uses && !heat_identify(m->g, &id, &e) && !heat_path(&id, path, sizeof path, &e) &&
+             !heat_load(path, &id, m->n_layers, m->n_experts, uses, &tokens, &e);
+
+    hit = ok ? predict_hottest(uses, n, r->places) : 0;
+    if (hit > 0) {
+        r->hit = hit;
+        snprintf(r->why, sizeof r->why, "from the uses of earlier runs (%.0f tokens), if the next are like them", tokens);
+    }
+    free(uses);
+    return hit > 0;
+}
+
+static int hit_rate(const struct options *o, struct plan_report *r, struct err *e)
+{
+    if (r->look->plan->slabs.resident) {
+        r->hit = 1;
+        snprintf(r->why, sizeof r->why, "all experts are in memory");
+        return 0;
+    }
+    if (o->routes)
+        return from_routes(o->routes, r, e);
+    if (!o->no_heat && from_heat(r))
+        return 0;
+    r->hit = (double)r->places / (double)r->experts;
+    snprintf(r->why, sizeof r->why, "assumed: uniform routing; a trace (--routes) or earlier runs would tell");
+    return 0;
+}
+
+/* ---- rates ---- */
+
+/* The layer that stands for all: the one whose size most layers have. */
+static uint32_t usual_layer(const struct engine_look *l)
+{
+    uint32_t best = 0, most = 0;
+
+    for (uint32_t i = 0; i < l->m->n_layers; i++) {
+        uint32_t n = 0;
+        for (uint32_t k = 0; l->layer[i].n_experts && k < l->m->n_layers; k++)
+            n += l->m->layer[k].expert_bytes == l->m->layer[i].expert_bytes;
+        if (n > most) {
+            most = n;
+            best = i;
+        }
+    }
+    return best;
+}
+
+static int disk_alone(struct plan_report *r, uint32_t at, struct err *e)
+{
+    const struct expert_matrix *m = &r->look->layer[at].m[MAT_GATE];
+    const struct gguf *g = r->look->m->g;
+    const char *path = gguf_shard_path(g, m->shard);
+    uint64_t bytes = round_up((uint64_t)m->rows * m->row_bytes / r->look->n_nodes, 4096);
+    uint64_t file = gguf_shard_bytes(g, m->shard);
+    int rc, fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+
+    if (fd < 0)
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_set(e, -errno, "%s: cannot open: %s", path, strerror(errno));
+    r->disk_read = bytes < file ? bytes : file / 4096 * 4096;
+    r->disk_depth = DISK_DEPTH;
+    rc = disk_rate(fd, path, file, r->disk_read, r->disk_depth, DISK_MS, &r->disk, e);
+    close(fd);
+    return rc;
+}
+
+static int measure(struct plan_report *r, struct err *e)
+{
+    const struct engine_look *l = r->look;
+    double start = seconds_now();
+    uint64_t room = memory_left() / 4;
+    uint32_t at = usual_layer(l);
+    struct layer_config c = {
+        .m = l->m,
+        .layer = l->layer,
+        .machine = l->machine,
+        .at = at,
+        .threads = l->threads,
+        .n_nodes = l->n_nodes,
+        .memory = room < MEASURE_EXPERTS ? room : MEASURE_EXPERTS,
+        .ms = LAYER_MS,
+        .reads = !l->plan->slabs.resident,
+    };
+    int rc = measure_trunk(l->m, l->prog, l->machine, l->threads, (enum kv_type)r->kv,
+                           room < MEASURE_TRUNK ? room : MEASURE_TRUNK, TRUNK_MS, &r->trunk, e);
+
+    if (!rc)
+        rc = measure_layer(&c, &r->layer, e);
+    if (!rc)
+        rc = disk_alone(r, at, e);
+    if (rc)
+        return rc;
+    r->measured = 1;
+    r->measure_seconds = seconds_now() - start;
+    r->in = (struct predict_in){.hit = r->hit,
+                                .trunk_seconds = r->trunk.seconds,
+                                .used = r->layer.used,
+                                .seconds = r->layer.seconds};
+    for (uint32_t i = 0; i < l->m->n_layers; i++) {
+        uint64_t one = l->layer[i].n_experts ? l->m->layer[i].expert_bytes : 0;
+        r->in.layers += (double)one / (double)l->m->layer[at].expert_bytes;
+        r->in.expert_bytes += one * l->layer[i].top_k;
+        r->in.read_bytes += (one ? (uint64_t)((double)one / (double)r->layer.expert_bytes * (double)r->layer.read_bytes) : 0) *
+                            l->layer[i].top_k;
+    }
+    r->out = predict(&r->in);
+    return 0;
+}
+
+static int look(const struct engine_look *l, void *arg, struct err *e)
+{
+    const struct options *o = arg;
+    struct plan_report *r = calloc(1, sizeof *r);
+    int rc;
+
+    if (!r)
+        return err_set(e, -ENOMEM, "no memory"), 1;
+    r->look = l;
+    r->kv = o->engine.kv;
+    r->expert_bytes = model_experts_bytes(l->m);
+    for (uint32_t i = 0; i < l->m->n_layers; i++) {
+        r->expert_layers += l->layer[i].n_experts != 0;
+        r->experts += l->layer[i].n_experts;
+    }
+    r->places = l->plan->slabs.resident ? r->experts : slots_of(l->plan);
+    rc = hit_rate(o, r, e);
+    if (!rc && !o->no_measure)
+        rc = measure(r, e);
+    if (!rc && o->json)
+        rc = plan_report_json(r, e);
+    else if (!rc)
+        plan_report_print(r);
+    free(r);
+    return rc ? 1 : args_flush_stdout();
+}
+
+int cmd_plan(int argc, char **argv)
+{
+    struct options o = {0};
+    struct args a = {
+        .verb = "plan",
+        .about = "what a run would put where, and how fast it would be",
+        .usage = "-m MODEL [flags]",
+        .notes = "Nothing is run and no weight is loaded; what the machine can do is measured for two seconds, "
+                 "beside whatever else it does now: the trunk and a layer of experts with the model's own "
+                 "kernels and shapes, and reads of its file, both at once.\n"
+                 "The flags are those of run, and the plan is the one that run would make now.",
+        .part = {{table, &o}},
+    };
+    struct engine_options eo = {0};
+    struct err e = {0};
+    int status;
+
+    engine_flags_init(&o.engine);
+    if (args_parse(&a, argc, argv, &status))
+        return status;
+    engine_flags_options(&o.engine, &eo);
+    eo.n_ctx = o.n_ctx;
+    status = engine_plan(&eo, look, &o, &e);
+    if (status == 1)
+        report_error(&e);
+    return status;
+}

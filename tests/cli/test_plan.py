@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""conclave plan: the plan is the one that run makes, it stays within the memory there is, its hit rate is what
+its words say, and nothing is left behind."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from cli import STORY, program, refused  # noqa: E402
+from conclave import Checks, conclave  # noqa: E402
+from limit import Limit  # noqa: E402
+
+check = Checks()
+ROUTES = "tests/demo/story-moe-routing.npy"
+RAM = "2M"
+
+
+def plan(*flags, run=None):
+    command = [program(), "plan", "-m", STORY, "--json", *flags]
+    p = (run or subprocess.run)(command, **({} if run else {"capture_output": True}))
+    check(p.returncode == 0, "plan %s: status %d, %s" % (" ".join(flags), p.returncode, p.stderr.decode()))
+    return json.loads(p.stdout) if p.returncode == 0 else {}
+
+
+def same_as_run():
+    """Sizes of the plan are those of a run with the same flags."""
+    for flags in (["--ram", RAM, "-c", "512"], ["-c", "300", "--nodes", "2"], ["--ram", "4M", "-c", "64", "--batch", "7"]):
+        with tempfile.TemporaryDirectory() as d:
+            stats = os.path.join(d, "stats")
+            p = conclave("run", "-m", STORY, "-p", "a", "-n", "1", "--no-heat", "--stats", stats, *flags)
+            check(p.returncode == 0, p.stderr.decode())
+            s = json.load(open(stats))
+        a = plan("--no-measure", *flags)
+        for ours, theirs in (("n_ctx", s["n_ctx"]), ("n_slabs", s["n_slabs"]), ("threads", s["threads"])):
+            check(a[ours] == theirs, "%s: %s is %s, run has %s" % (flags, ours, a[ours], theirs))
+        check(a["bytes"]["trunk"] == s["trunk_bytes"] and a["bytes"]["experts"] == s["slab_bytes"]
+              and a["bytes"]["context"] >= s["kv_bytes"], "%s: %s against %s" % (flags, a["bytes"], s["slab_bytes"]))
+        check(sum(a["bytes"].values()) <= a["memory_left"], "%s: more than there is: %s" % (flags, a))
+        check(sum(a["node_bytes"]) == a["bytes"]["experts"], "the nodes' parts add up: %s" % a["node_bytes"])
+        check("measured" not in a and "expected" not in a, "--no-measure measures nothing")
+
+
+def expected():
+    """Numbers follow from what was measured and from the hit rate."""
+    a = plan("--ram", RAM, "--no-heat")
+    m, x = a["measured"], a["expected"]
+    check(abs(x["hit_rate"] - a["places"] / a["experts"]) < 1e-9 and "uniform" in x["hit_rate_from"],
+          "uniform routing hits %s of %s: %s" % (a["places"], a["experts"], x))
+    check(len(m["layer_ms_by_absent"]) == 4 and min(m["layer_ms_by_absent"]) > 0, "0 to 3 absent: %s" % m)
+    check(m["trunk_ms"] > 0 and m["disk_bytes_per_s"] > 0 and m["experts_beside_reads_bytes_per_s"] > 0, m)
+    check(abs(x["token_ms"] * x["tokens_per_s"] - 1000) < 1e-6, "ms a token and tokens/s: %s" % x)
+    check(x["token_ms"] > m["trunk_ms"], "a token takes longer than its trunk: %s, %s" % (x, m))
+    check(x["disk_bytes_a_token"] > 0 and x["tokens_per_s_nothing_read"] > 0, x)
+    r = plan("--ram", RAM, "--routes", ROUTES)
+    s = json.loads(conclave("simulate", "--routes", ROUTES, "--ram", str(r["places"]), "--json").stdout)
+    heat = s["policies"]["heat"]
+    check(abs(heat["rate"] - r["expected"]["hit_rate"]) < 1e-9, "the rate of simulate: %s, %s" % (heat, r["expected"]))
+    check(ROUTES in r["expected"]["hit_rate_from"], "names the trace: %s" % r["expected"])
+    whole = plan("-c", "64")
+    check(whole["expected"]["hit_rate"] == 1 and whole["expected"]["disk_bytes_a_token"] == 0, whole["expected"])
+
+
+def for_people():
+    p = conclave("plan", "-m", STORY, "--ram", RAM, "--no-heat")
+    text = p.stdout.decode()
+    check(p.returncode == 0 and not p.stderr, p.stderr.decode())
+    check(len(text.splitlines()) <= 32 and max(map(len, text.splitlines())) <= 132, "one screen: %r" % text)
+    for word in ("trunk", "experts", "context", "left alone", "on disk", "measured", "hit rate", "uniform", "tokens/s"):
+        check(word in text, "%s in the plan: %r" % (word, text))
+
+
+def refusals():
+    refused(check, conclave("plan"), 2, "-m FILE")
+    refused(check, conclave("plan", "-m", "none.gguf"), 1, "none.gguf")
+    refused(check, conclave("plan", "-m", STORY, "--ram", "1K"), 1, "--ram")
+    refused(check, conclave("plan", "-m", STORY, "--ram", RAM, "--routes", STORY), 1, STORY)
+    refused(check, conclave("plan", "-m", STORY, "--stats", "x"), 2, "--stats")
+
+
+def limited():
+    """In a group with a limit the plan says so, and measuring stays inside."""
+    with Limit(96 << 20) as g:
+        if not g.dir:
+            check.skipped += 1
+            print("skipped: no memory limit can be set here (%s)" % g.why)
+            return
+        a = plan("--ram", RAM, "--no-heat", run=g.run)
+        check(a["memory_left"] <= 96 << 20 and sum(a["bytes"].values()) <= 96 << 20, a)
+        check(g.kills() == 0, "killed while it measured")
+        p = g.run([program(), "plan", "-m", STORY, "--no-measure"])
+        check(b"cgroup v%d" % g.version in p.stdout and b"96.0" in p.stdout, p.stdout.decode())
+
+
+before = set(os.listdir("/dev/shm"))
+same_as_run()
+expected()
+for_people()
+refusals()
+limited()
+check(set(os.listdir("/dev/shm")) <= before | {x for x in os.listdir("/dev/shm") if "conclave" not in x},
+      "something is left in /dev/shm")
+check.end()
