@@ -205,7 +205,9 @@ static int disk_alone(struct plan_report *r, uint32_t at, struct err *e)
     const struct expert_matrix *m = &r->look->layer[at].m[MAT_GATE];
     const struct gguf *g = r->look->m->g;
     const char *path = gguf_shard_path(g, m->shard);
-    uint64_t bytes = round_up((uint64_t)m->rows * m->row_bytes / r->look->n_nodes, 4096);
+    const struct expert_layer *x = &r->look->layer[at];
+    uint64_t bytes = x->packed ? slab_bytes(x, 0, r->look->n_nodes)
+                               : round_up((uint64_t)m->rows * m->row_bytes / r->look->n_nodes, 4096);
     uint64_t file = gguf_shard_bytes(g, m->shard);
     int rc, fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "coordinator/measure/measure.h"
+#include "coordinator/supervise/pieces.h"
 #include "kernels/expert/expert.h"
 #include "kernels/quantise/quantise.h"
 #include "kernels/type/type.h"
@@ -21,7 +22,7 @@
 #include "shm/team.h"
 
 #define READS_MAX (LAYER_MOST_USED * ORDER_PIECES)
-#define SHARDS_MAX 64
+#define SHARDS_MAX 512
 #define ROUNDS_LEAST 2
 #define ROUNDS_MOST 64
 
@@ -39,6 +40,9 @@ struct bench {
     uint64_t one, land;        /* bytes of one there, and where it is read to */
     uint64_t mat_at[N_MATS];
     uint8_t *seg, *landing;
+    struct geometry geo;
+    struct tables *tables;
+    struct pieces pieces;
     int fd[SHARDS_MAX];
     uint32_t n_fd;
     /* the workers' side */
@@ -205,8 +209,8 @@ static uint32_t chance(struct bench *b, uint32_t n)
 static uint32_t reads_of(struct bench *b, uint8_t *to, struct read *r)
 {
     const struct layer_config *c = b->c;
-    uint32_t n = 0, at = c->at, expert;
-    struct slab_piece p;
+    uint32_t at = c->at, expert;
+    struct order o = {0};
 
     for (int tries = 0; tries < 16; tries++) { /* any layer of the same shape */
         uint32_t k = chance(b, c->m->n_layers);
@@ -217,19 +221,14 @@ static uint32_t reads_of(struct bench *b, uint8_t *to, struct read *r)
         }
     }
     expert = chance(b, c->layer[at].n_experts);
-    for (uint32_t k = 0; k < c->n_nodes; k++)
-        for (int m = 0; m < N_MATS; m++) {
-            p = slab_piece(&c->layer[at], expert, k, c->n_nodes, m);
-            if (!p.bytes)
-                continue;
-            r[n].fd = b->fd[c->layer[at].m[m].shard];
-            r[n].off = p.file_off;
-            r[n].bytes = round_up(p.shift + p.bytes, 4096);
-            r[n].to = to;
-            to += r[n].bytes;
-            n++;
-        }
-    return n;
+    pieces_expert(&b->pieces, at, expert, 0, &o);
+    for (uint32_t i = 0; i < o.n_pieces; i++) {
+        uint64_t off = o.piece[i].file_off & ~4095ull; /* a pack's may begin anywhere */
+        r[i] = (struct read){b->fd[o.piece[i].shard], off,
+                             round_up(o.piece[i].file_off - off + o.piece[i].bytes, 4096), to};
+        to += r[i].bytes;
+    }
+    return o.n_pieces;
 }
 
 static void read_one(struct bench *b, const struct read *r)
@@ -343,7 +342,9 @@ static int open_files(struct bench *b, struct err *e)
     const struct gguf *g = b->c->m->g;
 
     b->out->direct = 1;
-    for (size_t i = 0; i < gguf_n_shards(g) && i < SHARDS_MAX; i++) {
+    if (gguf_n_shards(g) > SHARDS_MAX)
+        return err_set(e, -E2BIG, "%s: more than %d parts cannot be measured; --no-measure", b->c->m->path, SHARDS_MAX);
+    for (size_t i = 0; i < gguf_n_shards(g); i++) {
         const char *path = gguf_shard_path(g, i);
         b->fd[i] = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
         if (b->fd[i] < 0) {
@@ -355,6 +356,22 @@ static int open_files(struct bench *b, struct err *e)
         b->n_fd++;
     }
     b->has_ring = !io_uring_queue_init(64, &b->ring, 0);
+    return 0;
+}
+
+/* As much of the tables as says where experts lie in the file, and a slab at 0 on every node. */
+static int make_tables(struct bench *b, struct err *e)
+{
+    const struct layer_config *c = b->c;
+    uint64_t layers = c->m->n_layers * sizeof *c->layer, at = round_up(sizeof(struct tables) + c->n_nodes * 8, 64);
+
+    b->geo = (struct geometry){.n_nodes = c->n_nodes, .n_layers = c->m->n_layers, .n_experts = c->m->n_experts, .n_slabs = 1};
+    b->tables = calloc(1, at + layers);
+    if (!b->tables)
+        return err_set(e, -ENOMEM, "no memory to measure a layer of experts");
+    *b->tables = (struct tables){.off_slab = sizeof(struct tables), .off_layer = at};
+    memcpy(table_layer(b->tables, 0), c->layer, layers);
+    b->pieces = (struct pieces){c->m, &b->geo, b->tables, MODEL_NONE};
     return 0;
 }
 
@@ -379,9 +396,10 @@ static int make(struct bench *b, struct err *e)
         b->mat_at[m] = at;
         at += round_up((uint64_t)b->l->m[m].rows * b->l->m[m].row_bytes, 64);
         b->out->expert_bytes += (uint64_t)b->l->m[m].rows * b->l->m[m].row_bytes;
-        for (uint32_t k = 0; k < c->n_nodes; k++)
-            b->land += slab_piece_room(&b->l->m[m], k, c->n_nodes);
     }
+    for (uint32_t k = 0; k < c->n_nodes; k++)
+        b->land += slab_bytes(b->l, k, c->n_nodes);
+    b->land += ORDER_PIECES * 2 * 4096;
     b->one = at;
     most = c->memory > b->used * b->land ? (c->memory - b->used * b->land) / at : 0;
     b->pool = most > 4096 ? 4096 : (uint32_t)most;
@@ -403,7 +421,9 @@ static int make(struct bench *b, struct err *e)
     b->mid_act = floats(c->threads * act_stride(f[MAT_DOWN], n_ff) / sizeof(float) + 16);
     if (!b->x || !b->mid || !b->y || !b->tmp || !b->acts[0] || !b->acts[1] || !b->mid_act)
         return err_set(e, -ENOMEM, "no memory to measure a layer of experts");
-    return c->reads ? open_files(b, e) : 0;
+    if (!c->reads)
+        return 0;
+    return make_tables(b, e) ? -ENOMEM : open_files(b, e);
 }
 
 static void drop(struct bench *b)
@@ -422,6 +442,7 @@ static void drop(struct bench *b)
     free(b->y);
     free(b->tmp);
     free(b->mid_act);
+    free(b->tables);
     free(b);
 }
 

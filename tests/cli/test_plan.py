@@ -17,8 +17,8 @@ ROUTES = "tests/demo/story-moe-routing.npy"
 RAM = "2M"
 
 
-def plan(*flags, run=None):
-    command = [program(), "plan", "-m", STORY, "--json", *flags]
+def plan(*flags, run=None, model=STORY):
+    command = [program(), "plan", "-m", model, "--json", *flags]
     p = (run or subprocess.run)(command, **({} if run else {"capture_output": True}))
     check(p.returncode == 0, "plan %s: status %d, %s" % (" ".join(flags), p.returncode, p.stderr.decode()))
     return json.loads(p.stdout) if p.returncode == 0 else {}
@@ -93,12 +93,24 @@ def limited():
         check(b"cgroup v%d" % g.version in p.stdout and b"96.0" in p.stdout, p.stdout.decode())
 
 
+def packed():
+    """A pack is planned and its own file is read to measure, also cut for another number of nodes."""
+    with tempfile.TemporaryDirectory() as d:
+        path = os.path.join(d, "pack")
+        p = conclave("pack", "-m", STORY, "-o", path, "--nodes", "1")
+        check(p.returncode == 0, p.stderr.decode())
+        for flags in ([], ["--nodes", "2"]):
+            a = plan("--ram", RAM, "--no-heat", *flags, model=path)
+            check(a["measured"]["disk_beside_compute_bytes_per_s"] > 0 and a["expected"]["disk_bytes_a_token"] > 0, a)
+
+
 before = set(os.listdir("/dev/shm"))
 same_as_run()
 expected()
 for_people()
 refusals()
 limited()
+packed()
 check(set(os.listdir("/dev/shm")) <= before | {x for x in os.listdir("/dev/shm") if "conclave" not in x},
       "something is left in /dev/shm")
 check.end()
