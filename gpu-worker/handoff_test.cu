@@ -2,7 +2,7 @@
  * direction, every word of every payload compared. A sender that announces before it has written must be
  * caught, so that the test is known to see.
  *
- *   handoff_test [N]    N hand-offs of 1 MB each (1500); 1000000 takes about a minute a kind on one H200 */
+ *   handoff_test [N [SECONDS]]    N hand-offs of 1 MB each (1500), of each kind as many as SECONDS allow */
 #include <pthread.h>
 
 #include "gpu-worker/handoff.cuh"
@@ -24,7 +24,7 @@ enum {
 /* word i of payload n */
 static __host__ __device__ __forceinline__ uint64_t content(uint64_t n, uint64_t i)
 {
-    return n << 32 | (uint32_t)(i * 2654435761u ^ (uint32_t)n);
+    return n << 32 | (((i & 0xFFFFFFFF) * 2654435761u ^ n) & 0xFFFFFFFF);
 }
 
 /* Where things lie: the payloads, the sender's word, the receiver's word, and what stops both. */
@@ -55,8 +55,8 @@ static __global__ void send_card(channel c, card_side d)
             handoff_publish(c.sent, n, &d.arrived[n % DEPTH], BLOCKS);
             handoff_wait(c.sent, n, c.stop, LIMIT_NS); /* out before anything is written */
         }
-        for (unsigned i = blockIdx.x * THREADS + threadIdx.x; i < WORDS; i += BLOCKS * THREADS)
-            p[i] = content(n, i);
+        for (unsigned i = 2 * (blockIdx.x * THREADS + threadIdx.x); i < WORDS; i += 2 * BLOCKS * THREADS)
+            *(ulonglong2 *)(p + i) = make_ulonglong2(content(n, i), content(n, i + 1));
         if (!c.early)
             handoff_publish(c.sent, n, &d.arrived[n % DEPTH], BLOCKS);
     }
@@ -73,9 +73,11 @@ static __global__ void take_card(channel c, card_side d)
                 atomicAdd(d.ends, 1);
             return;
         }
-#pragma unroll 4
-        for (unsigned i = blockIdx.x * THREADS + threadIdx.x; i < WORDS; i += BLOCKS * THREADS)
-            wrong += handoff_load(p + i) != content(n, i);
+#pragma unroll
+        for (unsigned i = 2 * (blockIdx.x * THREADS + threadIdx.x); i < WORDS; i += 2 * BLOCKS * THREADS) {
+            ulonglong2 v = handoff_load2(p + i);
+            wrong += (v.x != content(n, i)) + (v.y != content(n, i + 1));
+        }
         if (wrong)
             atomicAdd(d.wrong, wrong);
         handoff_publish(c.taken, n, &d.arrived[n % DEPTH], BLOCKS);
@@ -148,9 +150,9 @@ static void *host_thread_run(void *arg)
                 host_arrive(h, c->sent, n);
         } else {
             for (uint64_t i = first; i < first + SLICE; i++)
-                differ += p[i] != content(n, i);
+                differ |= p[i] ^ content(n, i);
             if (differ)
-                __atomic_add_fetch(&h->wrong, differ, __ATOMIC_RELAXED);
+                __atomic_add_fetch(&h->wrong, 1, __ATOMIC_RELAXED);
             host_arrive(h, c->taken, n);
         }
     }
@@ -226,7 +228,7 @@ static void close_end(end_of *e, uint64_t *wrong, uint64_t *bad_ends)
 
 /* from, to: HOST (its team), CARD0 or CARD1 (a kernel); memory: where payloads lie. The receiver's word
  * lies on the sender's side and the other way round, where cards reach each other's memory. */
-static void hand_over(const char *what, place from, place to, place memory, uint64_t n, int early)
+static double hand_over(const char *what, place from, place to, place memory, uint64_t n, int early)
 {
     channel c = {};
     end_of a = {}, b = {};
@@ -272,7 +274,7 @@ static void hand_over(const char *what, place from, place to, place memory, uint
     if (early)
         CHECK(wrong, "%s, announced too early: nobody noticed", what);
     else
-        CHECK(!wrong, "%s: %llu words of %llu payloads were not the announced ones", what,
+        CHECK(!wrong, "%s: %llu words or slices of %llu payloads were not the announced ones", what,
               (unsigned long long)wrong, (unsigned long long)n);
     if (!early)
         printf("%-44s %8llu hand-offs of 1 MB, %6.1f s, %5.1f us each, %5.1f GB/s\n", what,
@@ -282,6 +284,7 @@ static void hand_over(const char *what, place from, place to, place memory, uint
     drop(words, c.sent);
     drop(back, c.taken);
     drop(HOST, c.stop);
+    return s / n;
 }
 
 /* the deadline: a wait for what never comes ends by the stop word, and by the clock */
@@ -347,6 +350,7 @@ int main(int argc, char **argv)
         {"card to card, mapped host memory", CARD0, CARD1, HOST, 2},
     };
     uint64_t n = argc > 1 ? strtoull(argv[1], NULL, 10) : 1500;
+    double most = argc > 2 ? atof(argv[2]) : 1e9, each;
     int cards;
 
     if (!cuda_card())
@@ -359,7 +363,10 @@ int main(int argc, char **argv)
             continue;
         }
         hand_over(kinds[i].what, kinds[i].from, kinds[i].to, kinds[i].memory, 300, 1);
-        hand_over(kinds[i].what, kinds[i].from, kinds[i].to, kinds[i].memory, n, 0);
+        each = hand_over(kinds[i].what, kinds[i].from, kinds[i].to, kinds[i].memory, n < 1500 ? n : 1500, 0);
+        if (n > 1500)
+            hand_over(kinds[i].what, kinds[i].from, kinds[i].to, kinds[i].memory,
+                      n * each < most ? n : (uint64_t)(most / each), 0);
     }
     return test_end();
 }

@@ -13,6 +13,38 @@ static __device__ __forceinline__ float load_far(const float *p)
     asm volatile("ld.relaxed.sys.global.f32 %0, [%1];" : "=f"(v) : "l"(p) : "memory");
     return v;
 }
+static __device__ __forceinline__ float4 load_far(const float4 *p)
+{
+    float4 v;
+
+    asm volatile("ld.relaxed.sys.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "l"(p)
+                 : "memory");
+    return v;
+}
+static __device__ __forceinline__ void add_row(float &a, float w, float y)
+{
+    a = __fmaf_rn(w, y, a);
+}
+static __device__ __forceinline__ void add_row(float4 &a, float w, float4 y)
+{
+    add_row(a.x, w, y.x);
+    add_row(a.y, w, y.y);
+    add_row(a.z, w, y.z);
+    add_row(a.w, w, y.w);
+}
+static __device__ __forceinline__ void store(float *acc, float a)
+{
+    *acc = cu_canon(a);
+}
+static __device__ __forceinline__ void store(float *acc, float4 a)
+{
+    store(acc, a.x);
+    store(acc + 1, a.y);
+    store(acc + 2, a.z);
+    store(acc + 3, a.w);
+}
 
 static __global__ void sum_near(const float *w, const float *rows, unsigned k, float *acc, size_t ld,
                                 size_t n)
@@ -28,26 +60,29 @@ static __global__ void sum_near(const float *w, const float *rows, unsigned k, f
     acc[t * ld + i] = cu_canon(a);
 }
 
+/* V: what a thread makes, one value or four neighbours; n counts V */
+template <class V>
 static __global__ void sum_far(const float *w, const float *const *row_at, unsigned k, float *acc,
                                size_t ld, size_t n)
 {
     size_t i = blockIdx.x * (size_t)THREADS + threadIdx.x, t = blockIdx.y;
-    float a = 0.0f;
+    V a = {};
 
     if (i >= n)
         return;
     for (unsigned p0 = 0; p0 < k; p0 += 8) { /* eight loads on their way at once */
-        float y[8];
+        V y[8];
 
 #pragma unroll
         for (unsigned p = 0; p < 8; p++)
-            y[p] = p0 + p < k ? load_far(row_at[t * k + p0 + p] + i) : 0.0f;
+            if (p0 + p < k)
+                y[p] = load_far((const V *)row_at[t * k + p0 + p] + i);
 #pragma unroll
         for (unsigned p = 0; p < 8; p++)
             if (p0 + p < k)
-                a = __fmaf_rn(w[t * k + p0 + p], y[p], a);
+                add_row(a, w[t * k + p0 + p], y[p]);
     }
-    acc[t * ld + i] = cu_canon(a);
+    store(acc + t * ld + i * (sizeof(V) / sizeof(float)), a);
 }
 
 enum pair_op { PAIR_ADD, PAIR_MUL };
@@ -89,8 +124,12 @@ void moe_sum_cuda(const float *w, const float *rows, unsigned k, float *acc, siz
 void moe_sum_far_cuda(const float *w, const float *const *row_at, unsigned k, float *acc, size_t ld,
                       size_t n, unsigned n_tokens, cudaStream_t s)
 {
-    if (n && n_tokens)
-        sum_far<<<grid_of(n, n_tokens), THREADS, 0, s>>>(w, row_at, k, acc, ld, n);
+    if (!n || !n_tokens)
+        return;
+    if (n % 4)
+        sum_far<float><<<grid_of(n, n_tokens), THREADS, 0, s>>>(w, row_at, k, acc, ld, n);
+    else
+        sum_far<float4><<<grid_of(n / 4, n_tokens), THREADS, 0, s>>>(w, row_at, k, acc, ld, n / 4);
 }
 
 void vec_add_cuda(float *x, const float *y, size_t n, cudaStream_t s)

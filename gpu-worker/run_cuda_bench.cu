@@ -1,0 +1,326 @@
+/* Decode of a model that lies wholly on the card: qwen3moe's program with large experts (4096 x 2048, of
+ * 128 eight work), random weights made on the card. Tokens a second by batch and context, the host's
+ * time a token, and what each kind of operation takes (the same recorded list without it).
+ *
+ *   run_cuda_bench [LAYERS [SECONDS]] */
+#include <time.h>
+
+#include "gpu-worker/clock.cuh"
+#include "gpu-worker/run_cuda.h"
+#include "tests/cuda.h"
+extern "C" {
+#define EXPERT_GATE MODEL_GATE /* model.h's numbers of an expert's matrices are expert_cuda.h's */
+#define EXPERT_UP MODEL_UP
+#define EXPERT_DOWN MODEL_DOWN
+#include "coordinator/model/model.h"
+#undef EXPERT_GATE
+#undef EXPERT_UP
+#undef EXPERT_DOWN
+#include "coordinator/trunk/arch/arch.h"
+#include "kernels/type/type.h"
+}
+
+enum { EMBD = 4096, FF = 2048, EXPERTS = 128, TOP_K = 8, VOCAB = 151936, CTX = 32768, FILL_THREADS = 256 };
+
+static __device__ __forceinline__ uint32_t mixed(uint64_t i)
+{
+    i = (i ^ i >> 30) * 0xBF58476D1CE4E5B9ull;
+    i = (i ^ i >> 27) * 0x94D049BB133111EBull;
+    return (uint32_t)(i >> 32);
+}
+/* random bytes in blocks of `block` bytes whose scales (f16 at 0, and at 2 where there are minima) are small */
+static __global__ void fill_blocks(uint8_t *p, uint64_t bytes, unsigned block, int minima, uint64_t seed)
+{
+    for (uint64_t i = blockIdx.x * (uint64_t)FILL_THREADS + threadIdx.x; i < bytes;
+         i += gridDim.x * (uint64_t)FILL_THREADS) {
+        unsigned at = (unsigned)(i % block);
+        uint8_t v = (uint8_t)mixed(seed + i);
+        if (at < 2 || (minima && at < 4))
+            v = at % 2 ? 0x0C : v; /* 2^-12 and a little */
+        p[i] = v;
+    }
+}
+static __global__ void fill_floats(float *p, uint64_t n, float middle, float width, uint64_t seed)
+{
+    for (uint64_t i = blockIdx.x * (uint64_t)FILL_THREADS + threadIdx.x; i < n;
+         i += gridDim.x * (uint64_t)FILL_THREADS)
+        p[i] = middle + width * ((int)mixed(seed + i) * 0x1p-31f);
+}
+
+static uint64_t seed;
+static void *made(uint32_t type, uint64_t values, float middle, float width)
+{
+    const struct type_info *t = type_info(type);
+    uint64_t bytes = values / t->block_values * t->block_bytes;
+    uint8_t *p;
+
+    CUDA_OK(cudaMalloc(&p, bytes + 16));
+    seed += 0x9E3779B97F4A7C15ull;
+    if (type == W_F32)
+        fill_floats<<<2048, FILL_THREADS>>>((float *)p, values, middle, width, seed);
+    else
+        fill_blocks<<<2048, FILL_THREADS>>>(p, bytes, t->block_bytes, type == W_Q4_K, seed);
+    CUDA_OK(cudaGetLastError());
+    return p;
+}
+
+/* ---- the model: only what arch_qwen3moe reads ---- */
+
+struct whole {
+    struct model m;
+    struct program *prog;
+    const void **weight;
+    struct run_cuda_layer *layer;
+    uint64_t expert_bytes, trunk_bytes; /* of one expert; read a token */
+};
+
+static uint32_t tensor(struct model *m, uint32_t type, uint64_t cols, uint64_t rows)
+{
+    struct model_tensor *t = &m->tensor[m->n_tensors];
+
+    t->type = type;
+    t->dims[0] = cols;
+    t->dims[1] = rows;
+    t->dims[2] = t->dims[3] = 1;
+    if (type_row_bytes(type, cols, &t->row_bytes))
+        exit(1);
+    return m->n_tensors++;
+}
+static struct model_weight matrix(struct model *m, uint32_t type, uint64_t cols, uint64_t rows)
+{
+    return {tensor(m, type, cols, rows), MODEL_NONE, MODEL_NONE};
+}
+
+static void make_model(struct whole *w, uint32_t n_layers, uint32_t expert_type)
+{
+    struct model *m = &w->m;
+    struct err e = {};
+
+    memset(w, 0, sizeof *w);
+    m->n_layers = n_layers;
+    m->n_embd = EMBD;
+    m->n_vocab = VOCAB;
+    m->n_head = 32, m->n_head_kv = 4, m->head_dim = m->n_rot = 128;
+    m->rope_base = 1e6f;
+    m->rms_eps = 1e-6f;
+    m->n_experts = EXPERTS, m->top_k = TOP_K, m->n_ff = FF;
+    m->router_normalise = 1;
+    m->router_floor = 0x1p-14f;
+    m->router_scale = 1;
+    m->tensor = (struct model_tensor *)calloc(n_layers * 9 + 3, sizeof *m->tensor);
+    m->layer = (struct model_layer *)calloc(n_layers, sizeof *m->layer);
+    m->token_embd = tensor(m, W_Q8_0, EMBD, VOCAB);
+    m->output_norm = tensor(m, W_F32, EMBD, 1);
+    m->output = matrix(m, W_Q8_0, EMBD, VOCAB);
+    for (uint32_t i = 0; i < n_layers; i++) {
+        struct model_layer *l = &m->layer[i];
+        l->attn_norm = tensor(m, W_F32, EMBD, 1);
+        l->attn_q = matrix(m, W_Q8_0, EMBD, 4096);
+        l->attn_k = matrix(m, W_Q8_0, EMBD, 512);
+        l->attn_v = matrix(m, W_Q8_0, EMBD, 512);
+        l->attn_output = matrix(m, W_Q8_0, 4096, EMBD);
+        l->attn_q_norm = tensor(m, W_F32, 128, 1);
+        l->attn_k_norm = tensor(m, W_F32, 128, 1);
+        l->ffn_norm = tensor(m, W_F32, EMBD, 1);
+        l->ffn_gate_inp = matrix(m, W_F32, EMBD, EXPERTS);
+    }
+    if (arch_qwen3moe(m, &w->prog, &e))
+        exit(1);
+    w->weight = (const void **)calloc(w->prog->n_weights, sizeof *w->weight);
+    for (uint32_t i = 0; i < w->prog->n_weights; i++) {
+        const struct prog_weight *p = &w->prog->weight[i];
+        int norm = p->type == W_F32 && p->rows == 1;
+        w->weight[i] = made(p->type, (uint64_t)p->rows * p->cols, norm ? 1.0f : 0.0f, norm ? 0.1f : 0.02f);
+        if (p->tensor != m->token_embd)
+            w->trunk_bytes += (uint64_t)p->rows * p->row_bytes;
+    }
+    w->layer = (struct run_cuda_layer *)calloc(n_layers, sizeof *w->layer);
+    for (uint32_t i = 0; i < n_layers; i++) {
+        struct expert_slot slot[EXPERTS];
+        for (int k = 0; k < EXPERT_MATS; k++) {
+            uint32_t cols = k == 2 ? FF : EMBD, rows = k == 2 ? EMBD : FF;
+            uint64_t row_bytes;
+            uint8_t *p = (uint8_t *)made(expert_type, (uint64_t)EXPERTS * rows * cols, 0, 0);
+            if (type_row_bytes(expert_type, cols, &row_bytes))
+                exit(1);
+            w->layer[i].shape.type[k] = expert_type;
+            w->layer[i].shape.row_bytes[k] = row_bytes;
+            for (uint32_t x = 0; x < EXPERTS; x++) {
+                slot[x].w[k] = p + x * rows * row_bytes;
+                slot[x].scale[k] = 1;
+            }
+            if (i == 0)
+                w->expert_bytes += rows * row_bytes;
+        }
+        w->layer[i].shape.n_embd = EMBD;
+        w->layer[i].shape.n_ff = FF;
+        w->layer[i].slot = (const struct expert_slot *)cuda_copy(slot, sizeof slot);
+    }
+    CUDA_OK(cudaDeviceSynchronize());
+}
+
+static struct run_cuda *open_card(const struct whole *w, const struct program *p)
+{
+    struct run_cuda_config c = {};
+    struct run_cuda *x;
+    struct err e = {};
+
+    c.prog = p;
+    c.weight = w->weight;
+    c.layer = w->layer;
+    c.n_experts = EXPERTS;
+    c.max_tokens = 512;
+    c.max_out = 8;
+    c.n_ctx = CTX;
+    c.n_seqs = 1;
+    c.kv = KV_F16;
+    if (run_cuda_open(&c, &x, &e)) {
+        printf("%s\n", e.msg);
+        exit(1);
+    }
+    return x;
+}
+
+/* ---- timing ---- */
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+static int ordered(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Seconds of a step of T tokens from position pos on: the median, all steps waited for in turn. */
+static double step_time(struct run_cuda *x, uint32_t T, uint32_t pos, uint32_t out, double limit)
+{
+    enum { MOST = 4000 };
+    static double s[MOST];
+    static uint32_t id = 1;
+    struct step_token tok[512];
+    uint32_t rows[8], n = 0;
+    struct step st = {T, out, tok, rows};
+    double begin = now();
+
+    for (uint32_t i = 0; i < out; i++)
+        rows[i] = T - out + i;
+    for (int i = 0; i < MOST && (n < 5 || now() - begin < limit); i++) {
+        const uint32_t *best;
+        struct err e = {};
+        double t0;
+
+        for (uint32_t t = 0; t < T; t++)
+            tok[t] = {id = (id * 48271u) % VOCAB, pos + t, 0};
+        t0 = now();
+        if (run_cuda_step(x, &st, &e) || run_cuda_wait(x, 20000, &best, &e)) {
+            printf("%s\n", e.msg);
+            exit(1);
+        }
+        if (i > 2)
+            s[n++] = now() - t0;
+    }
+    qsort(s, n, sizeof *s, ordered);
+    return s[n / 2];
+}
+
+/* the program without the operations of one kind (and what only they need) */
+static struct program without(const struct program *p, uint64_t kinds)
+{
+    struct program q = *p;
+
+    q.op = (struct op *)calloc(p->n_ops, sizeof *q.op);
+    q.n_ops = 0;
+    for (uint32_t i = 0; i < p->n_ops; i++)
+        if (!(kinds >> p->op[i].kind & 1))
+            q.op[q.n_ops++] = p->op[i];
+    return q;
+}
+
+static double read_rate(void)
+{
+    enum { ROUNDS = 8 };
+    size_t bytes = 4ull << 30;
+    uint8_t *p = (uint8_t *)cuda_room(bytes);
+    cudaEvent_t a, b;
+    float ms;
+
+    CUDA_OK(cudaEventCreate(&a));
+    CUDA_OK(cudaEventCreate(&b));
+    for (int warm = 0; warm < 2; warm++) { /* a copy reads and writes each byte once */
+        CUDA_OK(cudaEventRecord(a));
+        for (int i = 0; i < ROUNDS; i++)
+            CUDA_OK(cudaMemcpyAsync(p, p + bytes / 2, bytes / 2, cudaMemcpyDeviceToDevice));
+        CUDA_OK(cudaEventRecord(b));
+        CUDA_OK(cudaEventSynchronize(b));
+    }
+    CUDA_OK(cudaEventElapsedTime(&ms, a, b));
+    CUDA_OK(cudaFree(p));
+    return (double)bytes * ROUNDS / (ms * 1e-3);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *what;
+        uint64_t kinds;
+    } parts[] = {
+        {"experts", 1ull << OP_MOE_CALL},
+        {"sums of experts", 1ull << OP_MOE_SUM},
+        {"products of the trunk", 1ull << OP_MATMUL},
+        {"attention", 1ull << OP_ATTENTION},
+        {"appending", 1ull << OP_KV_APPEND},
+        {"norms", 1ull << OP_RMS_NORM},
+        {"rotation", 1ull << OP_ROPE},
+        {"activations", 1ull << OP_PREPARE},
+        {"additions", 1ull << OP_ADD},
+    };
+    uint32_t n_layers = argc > 1 ? (uint32_t)atoi(argv[1]) : 8;
+    double limit = argc > 2 ? atof(argv[2]) : 0.5, one, less, rate;
+    struct whole w;
+    struct run_cuda *x;
+
+    if (!cuda_card())
+        return test_end();
+    rate = read_rate();
+    make_model(&w, n_layers, W_Q4_K);
+    x = open_card(&w, w.prog);
+    printf("%u layers, %u of %u experts of %u x %u, Q4_K, trunk Q8_0; %.1f MB of experts and %.1f MB of trunk a "
+           "token; a copy on the card moves %.0f GB/s, it runs at %.0f MHz\n",
+           n_layers, TOP_K, EXPERTS, EMBD, FF, n_layers * TOP_K * w.expert_bytes * 1e-6, w.trunk_bytes * 1e-6,
+           rate * 1e-9, clock_mhz());
+    for (uint32_t T = 1; T <= 8; T *= 2)
+        for (uint32_t pos = 64; pos < CTX; pos *= 8) {
+            double s = step_time(x, T, pos, T, limit);
+            printf("%u tokens a step, position %5u: %8.1f us a step, %8.1f tokens/s", T, pos, s * 1e6, T / s);
+            if (T == 1)
+                printf(", %4.1f%% of the copy's rate in weights",
+                       100 * (n_layers * TOP_K * w.expert_bytes + w.trunk_bytes) / s / rate);
+            printf("\n");
+        }
+    {
+        const struct run_cuda_counters *c = run_cuda_counters(x);
+        printf("host: %.1f us a step from its record to the launch's return, over %llu steps\n",
+               c->launch_ns * 1e-3 / c->steps, (unsigned long long)c->steps);
+    }
+    printf("a prompt pass of 512 tokens: %.1f ms\n", step_time(x, 512, 0, 1, limit) * 1e3);
+    one = step_time(x, 1, 64, 1, limit);
+    printf("the card runs at %.0f MHz\n", clock_mhz());
+    run_cuda_close(x);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        struct program p = without(w.prog, parts[i].kinds);
+        x = open_card(&w, &p);
+        less = one - step_time(x, 1, 64, 1, limit);
+        printf("without %-24s %8.1f us less of %.1f a token (%.1f us a layer)\n", parts[i].what, less * 1e6,
+               one * 1e6, less * 1e6 / n_layers);
+        run_cuda_close(x);
+        free(p.op);
+    }
+    return 0;
+}

@@ -1,0 +1,135 @@
+/* Coefficients: a warp has a token, its lanes the rows of C, then the columns, in turn; every sum is one
+ * lane's chain. The passes over the streams: a thread has one channel. */
+#include "kernels/func/func.cuh"
+#include "kernels/hyper/hyper_cuda.h"
+
+enum { THREADS = 128 };
+
+static __device__ __forceinline__ void row_softmax(float *row, unsigned n, float eps)
+{
+    float m = row[0], l = 0.0f;
+
+    for (unsigned j = 1; j < n; j++)
+        m = row[j] > m ? row[j] : m;
+    for (unsigned j = 0; j < n; j++) {
+        row[j] = cu_exp(__fsub_rn(row[j], m));
+        l = __fadd_rn(l, row[j]);
+    }
+    for (unsigned j = 0; j < n; j++)
+        row[j] = __fadd_rn(__fdiv_rn(row[j], l), eps);
+}
+
+static __device__ __forceinline__ void normalise(float *c, unsigned n, unsigned step, float eps)
+{
+    float sum = 0.0f;
+
+    for (unsigned i = 0; i < n; i++)
+        sum = __fadd_rn(sum, c[i * step]);
+    sum = __fadd_rn(sum, eps);
+    for (unsigned i = 0; i < n; i++)
+        c[i * step] = cu_canon(__fdiv_rn(c[i * step], sum));
+}
+
+static __global__ void mix(const float *m, const float *scale, const float *base, unsigned n, float eps,
+                           int iterations, float *pre, float *post, float *C)
+{
+    __shared__ float c[HYPER_STREAMS * HYPER_STREAMS];
+    unsigned i = threadIdx.x;
+    size_t t = blockIdx.x;
+
+    m += t * (2 * n + n * n);
+    if (i < n) {
+        pre[t * n + i] = cu_canon(__fadd_rn(cu_sigmoid(__fmaf_rn(m[i], scale[0], base[i])), eps));
+        post[t * n + i] = cu_canon(__fmul_rn(2.0f, cu_sigmoid(__fmaf_rn(m[n + i], scale[1], base[n + i]))));
+        for (unsigned j = 0; j < n; j++)
+            c[i * n + j] = __fmaf_rn(m[2 * n + i * n + j], scale[2], base[2 * n + i * n + j]);
+        row_softmax(c + i * n, n, eps);
+    }
+    for (int k = 0; k < iterations; k++) {
+        if (k && i < n)
+            normalise(c + i * n, n, 1, eps);
+        __syncwarp();
+        if (i < n)
+            normalise(c + i, n, n, eps);
+        __syncwarp();
+    }
+    for (unsigned j = i; j < n * n; j += 32)
+        C[t * n * n + j] = c[j];
+}
+
+static __global__ void collapse(const float *pre, const float *X, unsigned n, size_t d, float *x)
+{
+    size_t i = blockIdx.x * (size_t)THREADS + threadIdx.x, t = blockIdx.y;
+    float acc = 0.0f;
+
+    if (i >= d)
+        return;
+    for (unsigned s = 0; s < n; s++)
+        acc = __fmaf_rn(pre[t * n + s], X[(t * n + s) * d + i], acc);
+    x[t * d + i] = cu_canon(acc);
+}
+
+static __global__ void expand(const float *post, const float *C, const float *y, float *X, unsigned n,
+                              size_t d)
+{
+    size_t i = blockIdx.x * (size_t)THREADS + threadIdx.x, t = blockIdx.y;
+    float before[HYPER_STREAMS];
+
+    if (i >= d)
+        return;
+#pragma unroll
+    for (unsigned u = 0; u < HYPER_STREAMS; u++)
+        before[u] = u < n ? X[(t * n + u) * d + i] : 0.0f;
+    for (unsigned j = 0; j < n; j++) {
+        float acc = __fmul_rn(post[t * n + j], y[t * d + i]);
+#pragma unroll
+        for (unsigned u = 0; u < HYPER_STREAMS; u++)
+            if (u < n)
+                acc = __fmaf_rn(C[t * n * n + u * n + j], before[u], acc);
+        X[(t * n + j) * d + i] = cu_canon(acc);
+    }
+}
+
+static __global__ void mean(const float *X, unsigned n, size_t d, float *x)
+{
+    size_t i = blockIdx.x * (size_t)THREADS + threadIdx.x, t = blockIdx.y;
+    float acc = 0.0f;
+
+    if (i >= d)
+        return;
+    for (unsigned s = 0; s < n; s++)
+        acc = __fadd_rn(acc, X[(t * n + s) * d + i]);
+    x[t * d + i] = cu_canon(__fdiv_rn(acc, (float)n));
+}
+
+static dim3 grid_of(size_t d, unsigned n_tokens)
+{
+    return dim3((unsigned)((d + THREADS - 1) / THREADS), n_tokens);
+}
+
+void hyper_mix_cuda(const float *m, const float *scale, const float *base, unsigned n, float eps,
+                    int iterations, float *pre, float *post, float *C, unsigned n_tokens, cudaStream_t s)
+{
+    if (n_tokens)
+        mix<<<n_tokens, 32, 0, s>>>(m, scale, base, n, eps, iterations, pre, post, C);
+}
+
+void hyper_collapse_cuda(const float *pre, const float *X, unsigned n, size_t d, float *x,
+                         unsigned n_tokens, cudaStream_t s)
+{
+    if (d && n_tokens)
+        collapse<<<grid_of(d, n_tokens), THREADS, 0, s>>>(pre, X, n, d, x);
+}
+
+void hyper_expand_cuda(const float *post, const float *C, const float *y, float *X, unsigned n, size_t d,
+                       unsigned n_tokens, cudaStream_t s)
+{
+    if (d && n_tokens)
+        expand<<<grid_of(d, n_tokens), THREADS, 0, s>>>(post, C, y, X, n, d);
+}
+
+void hyper_mean_cuda(const float *X, unsigned n, size_t d, float *x, unsigned n_tokens, cudaStream_t s)
+{
+    if (d && n_tokens)
+        mean<<<grid_of(d, n_tokens), THREADS, 0, s>>>(X, n, d, x);
+}
