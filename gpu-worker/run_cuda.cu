@@ -248,6 +248,8 @@ static int do_matmul(struct run_cuda *x, const struct op *op, struct pass p)
     const float *scale = w->scale == PROG_NONE ? NULL : (const float *)x->c.weight[w->scale];
     const float *bias = w->bias == PROG_NONE ? NULL : (const float *)x->c.weight[w->bias];
 
+    if (!live(x, p, op->in[0])) /* a prompt pass that wants no logits */
+        return 0;
     return matmul_cuda(w->type, x->c.weight[op->w], w->row_bytes, w->cols, w->rows, acts, stride, NULL,
                        live(x, p, op->in[0]), scale, bias, x->buf[op->out].data, width_of(x, op->out),
                        x->stream);
