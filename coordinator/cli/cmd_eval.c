@@ -273,8 +273,8 @@ int cmd_eval(int argc, char **argv)
     engine_flags_init(&v.engine);
     if (args_parse(&a, argc, argv, &status))
         return status;
-    if (!v.flags.logits && !v.flags.dump && !v.flags.greedy)
-        return args_usage("eval", "nothing to do: give --logits OUT, --dump DIR or --greedy N");
+    if (!v.flags.logits && !v.flags.dump && !v.flags.greedy && !v.engine.record_routes)
+        return args_usage("eval", "nothing to do: give --logits OUT, --dump DIR, --greedy N or --record-routes FILE");
     if (read_tokens(&v, &e)) {
         status = args_usage("eval", "%s", e.msg);
         free(v.ids);
