@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "coordinator/residency/uses.h"
 #include "shm/size.h"
 
 #define CONTEXT_STEP 256u
@@ -79,10 +80,16 @@ static uint64_t worker_bytes(const struct plan_file *f, const struct geometry *g
     return g->n_nodes * (pairs * (f->n_ff * 4ull + 64) + 2 * 3 * tokens * f->n_embd * 4ull);
 }
 
+/* The steward's books of experts: its policy's, its slabs', the ring of uses. */
+static uint64_t paging_bytes(const struct geometry *g)
+{
+    return sizeof(struct uses) + (uint64_t)g->n_layers * g->n_experts * 192ull;
+}
+
 static uint64_t work_bytes(const struct plan_file *f, const struct plan *p)
 {
     return p->max_tokens * f->token_bytes + p->max_out * f->row_bytes + worker_bytes(f, &p->geo) +
-           f->n_vocab * 32ull; /* sampling */
+           paging_bytes(&p->geo) + f->n_vocab * 32ull; /* sampling */
 }
 
 static uint64_t tables_bytes(const struct geometry *g)

@@ -45,7 +45,7 @@ for name, model, folder, prompt in cases(["tiny/olmoe", "tiny/qwen3moe"]):
     shape, want = layers_of(buffers.load(folder, prompt))
     n = len(prompt["tokens"])
     for batch in sorted({1, 2, 7, n}):
-        for more in ([], ["--ram", "40K", "--nodes", 2]):
+        for more in ([], ["--ram", "100K", "--nodes", 2]):
             p = conclave("eval", "-m", model, "--tokens", ",".join(map(str, prompt["tokens"])), "--kv", "f32",
                          "--batch", batch, "--record-routes", routes_file, *more)
             if not check(p.returncode == 0, "%s --batch %d %s: %s" % (name, batch, more, p.stderr)):
@@ -65,14 +65,17 @@ shape, got = read_npy(routes_file)
 check((shape, list(got)) == layers_of(buffers.load(os.path.join(tmp, "dump"))), "the demo model: routes and dump differ")
 _, f16 = read_npy(DEMO + "/story-moe-routing.npy")
 same = sum(a == b for a, b in zip(got, f16)) / len(got)
-check(same > 0.9, "the demo model chooses as with F16 weights only %.2f of the time" % same)
+check(same > 0.8, "the demo model chooses as with F16 weights only %.2f of the time" % same)
 
 p = conclave("run", "-m", STORY, "-p", SHORT, "-n", 5, "--temp", 0, "--record-routes", routes_file)
 check(read_npy(routes_file)[0] == [24, 4, 3], "run: 20 tokens and 4 of 5: %s" % read_npy(routes_file)[0])
 p = conclave("simulate", "--routes", routes_file, "--ram", "50%")
 check(p.returncode == 0 and b"24 tokens, 4 layers" in p.stdout, "simulate reads what run wrote: %s" % p)
-p = conclave("perplexity", "-m", STORY, "-f", DEMO + "/heldout.txt", "-c", 64, "--chunks", 2, "--record-routes", routes_file)
-check(p.returncode == 0 and read_npy(routes_file)[0] == [128, 4, 3], "perplexity: %s" % p.stderr)
+with open(DEMO + "/heldout.txt") as f, open(os.path.join(tmp, "text"), "w") as text:
+    text.write(f.read(500))
+p = conclave("perplexity", "-m", STORY, "-f", text.name, "-c", 32, "--record-routes", routes_file)
+shape, _ = read_npy(routes_file)
+check(p.returncode == 0 and shape == [124, 4, 3], "perplexity: %s %s" % (shape, p.stderr))
 with open(os.path.join(tmp, "model.gguf"), "wb") as f:
     f.write(b"GGUF and more")
 refused(check, conclave("run", "-m", STORY, "-p", SHORT, "-n", 1, "--record-routes", f.name), 1, f.name, "model")
