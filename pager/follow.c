@@ -136,7 +136,10 @@ static void tell(struct pager *p, const struct order *o, const struct job_result
         snprintf(what, sizeof what, "trunk tensor %u", o->expert);
     else
         snprintf(what, sizeof what, "layer %u, expert %u", o->layer, o->expert);
-    if (res->report == -ENODATA && !fstat(f->fd, &st))
+    if (res->report == -ENODATA && !fstat(f->fd, &st) && (uint64_t)st.st_size > res->at)
+        snprintf(why, sizeof why, "no bytes come from there, though the file ends at byte %lld",
+                 (long long)st.st_size);
+    else if (res->report == -ENODATA)
         snprintf(why, sizeof why,
                  "the file ends at byte %lld: it has become shorter since it was opened, get it again",
                  (long long)st.st_size);

@@ -109,6 +109,23 @@ static int take_file(struct pager *p, const struct ctl_msg *m, int fd, struct er
     return 0;
 }
 
+/* A line for the files that go through the page cache, if there are any: one for all. */
+static void say_buffered(struct pager *p)
+{
+    uint32_t n = 0, first = 0;
+
+    for (uint32_t i = p->n_shards; i-- > 0;)
+        if (!p->file[i].direct) {
+            n++;
+            first = i;
+        }
+    if (n)
+        ctl_sendf(p->child->ctl, CTL_LOG, 1,
+                  "%s%s: O_DIRECT is refused there: read by way of the page cache, which is told to "
+                  "drop it again",
+                  p->file[first].name, n > 1 ? " and others" : "");
+}
+
 /* 1: start; 0: end; negative: error. */
 static int take_files(struct pager *p, struct err *e)
 {
@@ -134,6 +151,7 @@ static int take_files(struct pager *p, struct err *e)
         for (uint32_t i = 0; i < p->n_shards; i++)
             if (p->file[i].fd < 0)
                 return err_set(e, -EPROTO, "shard %u of %u did not come", i, p->n_shards);
+        say_buffered(p);
         return 1;
     }
 }

@@ -66,6 +66,8 @@ static int hash_front(const struct gguf *g, uint32_t shard, char *buf, XXH3_stat
         at += (uint64_t)k;
         left -= (uint64_t)k;
     }
+    /* with what was read ahead: in the page cache it would only take memory from experts */
+    posix_fadvise(gguf_shard_fd(g, shard), 0, (off_t)(at + 2 * CHUNK), POSIX_FADV_DONTNEED);
     return 0;
 }
 

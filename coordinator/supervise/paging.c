@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MAX_NEEDS 64 /* looked at in one round; the rest comes in the next */
 #define STUCK_MS 1   /* between looks at stamps that ring nobody here, after the rounds */
@@ -382,8 +383,11 @@ static void take_answer(struct paging *p, uint32_t i, int answer)
     struct slab *s = &p->slab[i];
     int warm = s->warm;
 
-    if (answer < 0) /* its text came over the control socket and ends the run */
+    if (answer < 0) { /* the pager's own line, which names file and byte, is there before its answer and
+                       * ends the run from the watching thread: let it speak first */
+        sleep(1);
         watch_fatal(*p->c.watch, "pager: layer %u expert %u cannot be read", s->layer, s->expert);
+    }
     arrive(p, i);
     if (warm) {
         add(&p->count.warm_reads, 1);
