@@ -1,5 +1,6 @@
-/* The rate at which a card's multiprocessors run right now: a card that is hot, or whose neighbours take
- * the power, falls to a fraction, and figures taken then say nothing. For measuring programs. */
+/* The rate at which a card's multiprocessors run right now: a card that is hot, or whose neighbours
+ * take the power, falls to a fraction, and figures taken then say nothing. For measuring programs.
+ */
 #pragma once
 #include <cuda_runtime.h>
 

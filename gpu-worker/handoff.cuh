@@ -47,15 +47,18 @@ static __device__ __forceinline__ ulonglong2 handoff_load2(const uint64_t *p)
 {
     ulonglong2 v;
 
-    asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(v.x), "=l"(v.y) : "l"(p) : "memory");
+    asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(v.x), "=l"(v.y)
+                 : "l"(p)
+                 : "memory");
     return v;
 }
 
 /* By all threads of all `blocks` blocks, each after its last store of the payload. *arrived: device
- * memory, of this publication alone until it is out; 0 before and again after. Returns true in the one
- * thread that stored the word. */
-static __device__ __forceinline__ bool handoff_publish(uint64_t *word, uint64_t value, unsigned *arrived,
-                                                       unsigned blocks)
+ * memory, of this publication alone until it is out; 0 before and again after. Returns true in the
+ * one thread that stored the word. */
+static __device__ __forceinline__ bool handoff_publish(uint64_t *word, uint64_t value,
+                                                       unsigned *arrived, unsigned blocks)
 {
     __syncthreads();
     if (threadIdx.x || threadIdx.y || threadIdx.z)
@@ -83,8 +86,9 @@ static __device__ __forceinline__ uint64_t handoff_now(void)
     return t;
 }
 
-/* By all threads of a block, before its first load of the payload. The deadline: *stop, a word that the
- * host sets, is looked at every 64 polls; limit_ns is the card's own bound, by its clock, 0: none. */
+/* By all threads of a block, before its first load of the payload. The deadline: *stop, a word that
+ * the host sets, is looked at every 64 polls; limit_ns is the card's own bound, by its clock, 0:
+ * none. */
 static __device__ __forceinline__ handoff_end handoff_wait(const uint64_t *word, uint64_t value,
                                                            const uint64_t *stop, uint64_t limit_ns)
 {

@@ -1,5 +1,6 @@
-/* What a card's loads and stores of mapped host memory give (and of another card's, where there is one),
- * by the width of an access: rows of experts cross this way. Figures for docs/MEASUREMENTS.md. */
+/* What a card's loads and stores of mapped host memory give (and of another card's, where there is
+ * one), by the width of an access: rows of experts cross this way. Figures for
+ * docs/MEASUREMENTS.md. */
 #include "gpu-worker/clock.cuh"
 #include "gpu-worker/handoff.cuh"
 #include "tests/cuda.h"
@@ -7,8 +8,12 @@
 enum { THREADS = 256, MOST_BLOCKS = 264, ROUNDS = 50 };
 
 enum access { LOAD_4, LOAD_8, LOAD_16, LOAD_16_PLAIN, STORE_4, STORE_16, ACCESSES };
-static const char *const names[] = {"load 4, relaxed.sys", "load 8, relaxed.sys", "load 16, relaxed.sys",
-                                    "load 16, plain",      "store 4",             "store 16"};
+static const char *const names[] = {"load 4, relaxed.sys",
+                                    "load 8, relaxed.sys",
+                                    "load 16, relaxed.sys",
+                                    "load 16, plain",
+                                    "store 4",
+                                    "store 16"};
 
 static __device__ __forceinline__ uint4 load16(const uint4 *p)
 {
@@ -79,8 +84,8 @@ static void measure(const char *where, uint8_t *p, unsigned *sink)
         CUDA_OK(cudaEventRecord(b));
         empty = seconds(a, b) / ROUNDS;
     }
-    printf("%s: an empty launch %.2f us; us a launch (GB/s) for 16 KB, 128 KB, 1 MB, 16 MB\n", where,
-           empty * 1e6);
+    printf("%s: an empty launch %.2f us; us a launch (GB/s) for 16 KB, 128 KB, 1 MB, 16 MB\n",
+           where, empty * 1e6);
     for (int how = 0; how < ACCESSES; how++) {
         printf("  %-22s", names[how]);
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {

@@ -36,7 +36,7 @@ struct channel {
 };
 
 struct card_side {
-    unsigned *arrived; /* DEPTH words of this card's memory */
+    unsigned *arrived;         /* DEPTH words of this card's memory */
     unsigned long long *wrong; /* payload words that were not what they should be */
     unsigned long long *ends;  /* waits that did not end well */
 };
@@ -55,7 +55,8 @@ static __global__ void send_card(channel c, card_side d)
             handoff_publish(c.sent, n, &d.arrived[n % DEPTH], BLOCKS);
             handoff_wait(c.sent, n, c.stop, LIMIT_NS); /* out before anything is written */
         }
-        for (unsigned i = 2 * (blockIdx.x * THREADS + threadIdx.x); i < WORDS; i += 2 * BLOCKS * THREADS)
+        for (unsigned i = 2 * (blockIdx.x * THREADS + threadIdx.x); i < WORDS;
+             i += 2 * BLOCKS * THREADS)
             *(ulonglong2 *)(p + i) = make_ulonglong2(content(n, i), content(n, i + 1));
         if (!c.early)
             handoff_publish(c.sent, n, &d.arrived[n % DEPTH], BLOCKS);
@@ -74,7 +75,8 @@ static __global__ void take_card(channel c, card_side d)
             return;
         }
 #pragma unroll
-        for (unsigned i = 2 * (blockIdx.x * THREADS + threadIdx.x); i < WORDS; i += 2 * BLOCKS * THREADS) {
+        for (unsigned i = 2 * (blockIdx.x * THREADS + threadIdx.x); i < WORDS;
+             i += 2 * BLOCKS * THREADS) {
             ulonglong2 v = handoff_load2(p + i);
             wrong += (v.x != content(n, i)) + (v.y != content(n, i + 1));
         }
@@ -226,8 +228,8 @@ static void close_end(end_of *e, uint64_t *wrong, uint64_t *bad_ends)
     CUDA_OK(cudaFree(e->counts));
 }
 
-/* from, to: HOST (its team), CARD0 or CARD1 (a kernel); memory: where payloads lie. The receiver's word
- * lies on the sender's side and the other way round, where cards reach each other's memory. */
+/* from, to: HOST (its team), CARD0 or CARD1 (a kernel); memory: where payloads lie. The receiver's
+ * word lies on the sender's side and the other way round, where cards reach each other's memory. */
 static double hand_over(const char *what, place from, place to, place memory, uint64_t n, int early)
 {
     channel c = {};
@@ -288,7 +290,8 @@ static double hand_over(const char *what, place from, place to, place memory, ui
 }
 
 /* the deadline: a wait for what never comes ends by the stop word, and by the clock */
-static __global__ void wait_for(const uint64_t *word, const uint64_t *stop, uint64_t limit, int *how)
+static __global__ void wait_for(const uint64_t *word, const uint64_t *stop, uint64_t limit,
+                                int *how)
 {
     int end = handoff_wait(word, 1, stop, limit);
 
@@ -363,7 +366,8 @@ int main(int argc, char **argv)
             continue;
         }
         hand_over(kinds[i].what, kinds[i].from, kinds[i].to, kinds[i].memory, 300, 1);
-        each = hand_over(kinds[i].what, kinds[i].from, kinds[i].to, kinds[i].memory, n < 1500 ? n : 1500, 0);
+        each = hand_over(kinds[i].what, kinds[i].from, kinds[i].to, kinds[i].memory,
+                         n < 1500 ? n : 1500, 0);
         if (n > 1500)
             hand_over(kinds[i].what, kinds[i].from, kinds[i].to, kinds[i].memory,
                       n * each < most ? n : (uint64_t)(most / each), 0);

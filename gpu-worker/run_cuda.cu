@@ -1,7 +1,7 @@
-/* The card's executor. Every operation is a launch or a few, in the program's order on one stream; what
- * a launch needs to know of a step beyond its number of tokens, it reads from the step record, so that
- * a recorded list serves every position and context. Knows nothing of processes: who writes the record
- * and reads the answer may be another process later, over the same mapped words. */
+/* The card's executor. Every operation is a launch or a few, in the program's order on one stream;
+ * what a launch needs to know of a step beyond its number of tokens, it reads from the step record,
+ * so that a recorded list serves every position and context. Knows nothing of processes: who writes
+ * the record and reads the answer may be another process later, over the same mapped words. */
 #include "gpu-worker/run_cuda.h"
 
 #include <assert.h>
@@ -53,7 +53,7 @@ struct run_cuda {
     struct run_cuda_counters count;
     cudaStream_t stream;
     cudaGraphExec_t graph[RUN_CUDA_RECORDED + 1]; /* by tokens */
-    uint8_t *arena; /* everything on the card */
+    uint8_t *arena;                               /* everything on the card */
     uint64_t arena_bytes, arena_used;
     struct buffer *buf;
     struct attention_kv *kv;
@@ -142,7 +142,8 @@ static void lay_out_scratch(struct run_cuda *x)
 {
     const struct program *p = x->c.prog;
     uint64_t attention = 0, pairs = (uint64_t)x->c.max_tokens * p->top_k, hidden = 0, tmp = 0;
-    uint32_t few = x->c.max_tokens < ATTENTION_SPLIT_TOKENS ? x->c.max_tokens : ATTENTION_SPLIT_TOKENS;
+    uint32_t few =
+        x->c.max_tokens < ATTENTION_SPLIT_TOKENS ? x->c.max_tokens : ATTENTION_SPLIT_TOKENS;
 
     for (uint32_t i = 0; i < p->n_ops; i++) {
         const struct op *op = &p->op[i];
@@ -250,9 +251,9 @@ static int do_matmul(struct run_cuda *x, const struct op *op, struct pass p)
 
     if (!live(x, p, op->in[0])) /* a prompt pass that wants no logits */
         return 0;
-    return matmul_cuda(w->type, x->c.weight[op->w], w->row_bytes, w->cols, w->rows, acts, stride, NULL,
-                       live(x, p, op->in[0]), scale, bias, x->buf[op->out].data, width_of(x, op->out),
-                       x->stream);
+    return matmul_cuda(w->type, x->c.weight[op->w], w->row_bytes, w->cols, w->rows, acts, stride,
+                       NULL, live(x, p, op->in[0]), scale, bias, x->buf[op->out].data,
+                       width_of(x, op->out), x->stream);
 }
 
 static void do_rms_norm(struct run_cuda *x, const struct op *op, struct pass p)
@@ -326,8 +327,9 @@ static int run_op(struct run_cuda *x, const struct op *op, struct pass p)
 
     switch ((enum op_kind)op->kind) {
     case OP_EMBED:
-        dequant_rows_cuda(prog->weight[op->w].type, x->c.weight[op->w], prog->weight[op->w].row_bytes,
-                          prog->weight[op->w].cols, x->id, out->data, width_of(x, op->out), p.T, x->stream);
+        dequant_rows_cuda(prog->weight[op->w].type, x->c.weight[op->w],
+                          prog->weight[op->w].row_bytes, prog->weight[op->w].cols, x->id, out->data,
+                          width_of(x, op->out), p.T, x->stream);
         break;
     case OP_PREPARE:
         if (op->n[0] != ACT_F32) {
@@ -343,8 +345,8 @@ static int run_op(struct run_cuda *x, const struct op *op, struct pass p)
         do_rms_norm(x, op, p);
         break;
     case OP_ROPE:
-        rope_neox_cuda(out->data, width_of(x, op->out), op->n[0], op->n[1], op->n[2], x->cos, x->sin, x->pos,
-                       p.T, x->stream);
+        rope_neox_cuda(out->data, width_of(x, op->out), op->n[0], op->n[1], op->n[2], x->cos,
+                       x->sin, x->pos, p.T, x->stream);
         break;
     case OP_KV_APPEND:
         kv_append_cuda(&x->kv[op->state], x->buf[op->in[0]].data, width_of(x, op->in[0]),
@@ -352,11 +354,12 @@ static int run_op(struct run_cuda *x, const struct op *op, struct pass p)
         break;
     case OP_ATTENTION:
         attention_cuda(&x->kv[op->state], x->buf[op->in[0]].data, width_of(x, op->in[0]), op->n[0],
-                       op->f[0], out->data, width_of(x, op->out), p.T, x->attention_scratch, x->stream);
+                       op->f[0], out->data, width_of(x, op->out), p.T, x->attention_scratch,
+                       x->stream);
         break;
     case OP_ADD:
-        vec_add_cuda(out->data, x->buf[op->in[0]].data, (size_t)live(x, p, op->out) * width_of(x, op->out),
-                     x->stream);
+        vec_add_cuda(out->data, x->buf[op->in[0]].data,
+                     (size_t)live(x, p, op->out) * width_of(x, op->out), x->stream);
         break;
     case OP_ROUTER:
         do_router(x, op, p);
@@ -379,8 +382,8 @@ static int run_op(struct run_cuda *x, const struct op *op, struct pass p)
 
 static int begin_list(struct run_cuda *x, struct pass p)
 {
-    take_record<<<1, TAKE_THREADS, 0, x->stream>>>(x->record, x->c.max_tokens, p.T, p.O, x->number, x->n_out,
-                                                   x->id, x->pos, x->seq, x->out);
+    take_record<<<1, TAKE_THREADS, 0, x->stream>>>(x->record, x->c.max_tokens, p.T, p.O, x->number,
+                                                   x->n_out, x->id, x->pos, x->seq, x->out);
     return cudaGetLastError();
 }
 
@@ -388,8 +391,8 @@ static int end_list(struct run_cuda *x, struct pass p)
 {
     uint32_t logits = x->c.prog->logits;
 
-    argmax_cuda(x->buf[logits].data, width_of(x, logits), width_of(x, logits), p.O, x->best, x->best_scratch,
-                x->stream);
+    argmax_cuda(x->buf[logits].data, width_of(x, logits), width_of(x, logits), p.O, x->best,
+                x->best_scratch, x->stream);
     give_answer<<<1, TAKE_THREADS, 0, x->stream>>>(x->answer, x->best, p.O, x->number, x->arrived);
     return cudaGetLastError();
 }
@@ -405,7 +408,8 @@ static int run_list(struct run_cuda *x, struct pass p)
 
 /* ---- recording ---- */
 
-/* Output rows of a recorded list: as many as tokens. A step that wants fewer leaves the others unseen. */
+/* Output rows of a recorded list: as many as tokens. A step that wants fewer leaves the others
+ * unseen. */
 static struct pass recorded_pass(const struct run_cuda *x, uint32_t T)
 {
     struct pass p = {T, T < x->c.max_out ? T : x->c.max_out};
@@ -444,10 +448,11 @@ static int open_memory(struct run_cuda *x, struct err *e)
     lay_out(x);
     rc = cudaMemGetInfo(&free_bytes, &all);
     if (!rc && x->arena_bytes > free_bytes)
-        return err_set(e, -ENOMEM,
-                       "card %d: the trunk's buffers and a context of %u tokens take %llu MiB, %zu MiB are "
-                       "free; use a smaller -c",
-                       x->c.device, x->c.n_ctx, (unsigned long long)(x->arena_bytes >> 20), free_bytes >> 20);
+        return err_set(
+            e, -ENOMEM,
+            "card %d: the trunk's buffers and a context of %u tokens take %llu MiB, %zu MiB are "
+            "free; use a smaller -c",
+            x->c.device, x->c.n_ctx, (unsigned long long)(x->arena_bytes >> 20), free_bytes >> 20);
     if (!rc)
         rc = cudaMalloc(&x->arena, x->arena_bytes);
     if (!rc)
@@ -457,7 +462,8 @@ static int open_memory(struct run_cuda *x, struct err *e)
     if (!rc)
         rc = cudaHostAlloc(&x->answer, sizeof *x->answer + x->c.max_out * 4, cudaHostAllocMapped);
     if (!rc)
-        rc = cudaHostAlloc(&x->rope_host, 2 * ROPE_BLOCK * (half + 1) * sizeof(float), cudaHostAllocDefault);
+        rc = cudaHostAlloc(&x->rope_host, 2 * ROPE_BLOCK * (half + 1) * sizeof(float),
+                           cudaHostAllocDefault);
     if (rc)
         return cuda_failed(x, rc, "memory for the trunk", e);
     memset(x->record, 0, sizeof *x->record + words * 4);
@@ -546,22 +552,26 @@ uint64_t run_cuda_bytes(const struct run_cuda_config *c)
 
 /* ---- a step ---- */
 
-/* Rows of the table up to position `last`, blocks of ROPE_BLOCK: made by the host (rule 23), once. */
+/* Rows of the table up to position `last`, blocks of ROPE_BLOCK: made by the host (rule 23), once.
+ */
 static cudaError_t ready_rope(struct run_cuda *x, uint32_t last)
 {
     size_t half = x->c.prog->n_rot / 2;
     cudaError_t rc = cudaSuccess;
 
     while (!rc && half && x->rope_ready <= last && x->rope_ready < x->c.n_ctx) {
-        uint32_t first = x->rope_ready, end = first + ROPE_BLOCK < x->c.n_ctx ? first + ROPE_BLOCK : x->c.n_ctx;
+        uint32_t first = x->rope_ready,
+                 end = first + ROPE_BLOCK < x->c.n_ctx ? first + ROPE_BLOCK : x->c.n_ctx;
         float *c = x->rope_host, *s = c + ROPE_BLOCK * half;
         size_t bytes = (end - first) * half * sizeof *c;
 
         for (uint32_t i = first; i < end; i++)
-            rope_row(x->c.prog->rope_base, x->c.prog->n_rot, i, c + (i - first) * half, s + (i - first) * half);
+            rope_row(x->c.prog->rope_base, x->c.prog->n_rot, i, c + (i - first) * half,
+                     s + (i - first) * half);
         rc = cudaMemcpyAsync(x->cos + first * half, c, bytes, cudaMemcpyHostToDevice, x->stream);
         if (!rc)
-            rc = cudaMemcpyAsync(x->sin + first * half, s, bytes, cudaMemcpyHostToDevice, x->stream);
+            rc =
+                cudaMemcpyAsync(x->sin + first * half, s, bytes, cudaMemcpyHostToDevice, x->stream);
         if (!rc)
             rc = cudaStreamSynchronize(x->stream); /* the pinned block is free again */
         x->rope_ready = end;
@@ -621,7 +631,8 @@ int run_cuda_wait(struct run_cuda *x, uint32_t limit_ms, const uint32_t **best, 
 {
     uint64_t end = now_ns() + limit_ms * 1000000ull;
 
-    for (uint32_t polls = 1; __atomic_load_n(&x->answer->stamp, __ATOMIC_ACQUIRE) != x->steps; polls++) {
+    for (uint32_t polls = 1; __atomic_load_n(&x->answer->stamp, __ATOMIC_ACQUIRE) != x->steps;
+         polls++) {
         cudaError_t rc;
         if (polls % 16384)
             continue;
@@ -629,8 +640,8 @@ int run_cuda_wait(struct run_cuda *x, uint32_t limit_ms, const uint32_t **best, 
         if (rc && rc != cudaErrorNotReady)
             return cuda_failed(x, rc, "a step of the trunk", e);
         if (now_ns() > end)
-            return err_set(e, -ETIMEDOUT, "card %d: a step of the trunk took more than %u ms", x->c.device,
-                           limit_ms);
+            return err_set(e, -ETIMEDOUT, "card %d: a step of the trunk took more than %u ms",
+                           x->c.device, limit_ms);
     }
     *best = x->answer->best;
     return 0;
@@ -648,7 +659,8 @@ int run_cuda_logits(struct run_cuda *x, float *to, struct err *e)
     return rc ? cuda_failed(x, rc, "copying the logits", e) : 0;
 }
 
-int run_cuda_slowly(struct run_cuda *x, const struct step *s, run_cuda_seen *seen, void *arg, struct err *e)
+int run_cuda_slowly(struct run_cuda *x, const struct step *s, run_cuda_seen *seen, void *arg,
+                    struct err *e)
 {
     struct pass p = {s->n_tokens, s->n_out};
     cudaError_t rc = write_record(x, s);

@@ -1,11 +1,12 @@
-/* The trunk's program on a card: coordinator/trunk/program.h's list, recorded once for each batch of 1
- * to RUN_CUDA_RECORDED tokens as a CUDA graph and replayed a step; larger passes (prompts) are launched.
- * The bytes are those of the CPU executor (coordinator/trunk/run_cpu.c).
+/* The trunk's program on a card: coordinator/trunk/program.h's list, recorded once for each batch
+ * of 1 to RUN_CUDA_RECORDED tokens as a CUDA graph and replayed a step; larger passes (prompts) are
+ * launched. The bytes are those of the CPU executor (coordinator/trunk/run_cpu.c).
  *
- * Plain values in, launches out: it knows no process and no file. Owns buffers, keys and values, and the
- * table of rotations on the card, and the step record and the answer in mapped host memory. Borrows the
- * weights, which lie on the card already. Order: open; then step, wait and logits in turn; close. One
- * thread at a time. Nothing is allocated after open, and every kernel is loaded by then. */
+ * Plain values in, launches out: it knows no process and no file. Owns buffers, keys and values,
+ * and the table of rotations on the card, and the step record and the answer in mapped host memory.
+ * Borrows the weights, which lie on the card already. Order: open; then step, wait and logits in
+ * turn; close. One thread at a time. Nothing is allocated after open, and every kernel is loaded by
+ * then. */
 #pragma once
 #include <stdint.h>
 
@@ -28,9 +29,9 @@ struct run_cuda_layer {
 
 struct run_cuda_config {
     int device;
-    const struct program *prog;         /* borrowed */
-    const void *const *weight;          /* by weight: its first byte on the card; 16-byte aligned, readable
-                                           to the end of the sixteen bytes in which it ends */
+    const struct program *prog; /* borrowed */
+    const void *const *weight;  /* by weight: its first byte on the card; 16-byte aligned, readable
+                                   to the end of the sixteen bytes in which it ends */
     const struct run_cuda_layer *layer; /* by layer: what OP_MOE_CALL names; borrowed */
     uint32_t n_experts;
     uint32_t max_tokens, max_out; /* of a step */
@@ -44,20 +45,22 @@ void run_cuda_close(struct run_cuda *x); /* NULL is allowed */
 /* Bytes of the card's memory that open takes, roughly to a part in a hundred. */
 uint64_t run_cuda_bytes(const struct run_cuda_config *c);
 
-/* Starts a step; the former one has been waited for. Ids, positions and rows are in range (asserted). */
+/* Starts a step; the former one has been waited for. Ids, positions and rows are in range
+ * (asserted). */
 int run_cuda_step(struct run_cuda *x, const struct step *s, struct err *e);
-/* Waits for the step's stamp, by looking at mapped memory. *best: n_out token ids, the arg-max of each
- * wanted row (ARGMAX_NONE: it has none), valid until the next step. Late by more than limit_ms, or an
- * error of the card: a line, and the card is to be given up. */
+/* Waits for the step's stamp, by looking at mapped memory. *best: n_out token ids, the arg-max of
+ * each wanted row (ARGMAX_NONE: it has none), valid until the next step. Late by more than
+ * limit_ms, or an error of the card: a line, and the card is to be given up. */
 int run_cuda_wait(struct run_cuda *x, uint32_t limit_ms, const uint32_t **best, struct err *e);
 /* Copies the step's logits, (n_out, n_vocab) f32. After run_cuda_wait. */
 int run_cuda_logits(struct run_cuda *x, float *to, struct err *e);
 
-/* For tests: a step operation by operation, each waited for; seen() after each, with the first byte of
- * its result on the card. */
+/* For tests: a step operation by operation, each waited for; seen() after each, with the first byte
+ * of its result on the card. */
 typedef void run_cuda_seen(void *arg, const struct op *op, const void *result, uint32_t rows,
                            uint32_t width);
-int run_cuda_slowly(struct run_cuda *x, const struct step *s, run_cuda_seen *seen, void *arg, struct err *e);
+int run_cuda_slowly(struct run_cuda *x, const struct step *s, run_cuda_seen *seen, void *arg,
+                    struct err *e);
 /* For tests: the card's address of row 0 of a buffer, (rows, width). */
 const void *run_cuda_buffer(const struct run_cuda *x, uint32_t buffer);
 

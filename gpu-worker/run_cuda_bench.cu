@@ -20,7 +20,15 @@ extern "C" {
 #include "kernels/type/type.h"
 }
 
-enum { EMBD = 4096, FF = 2048, EXPERTS = 128, TOP_K = 8, VOCAB = 151936, CTX = 32768, FILL_THREADS = 256 };
+enum {
+    EMBD = 4096,
+    FF = 2048,
+    EXPERTS = 128,
+    TOP_K = 8,
+    VOCAB = 151936,
+    CTX = 32768,
+    FILL_THREADS = 256
+};
 
 static __device__ __forceinline__ uint32_t mixed(uint64_t i)
 {
@@ -28,8 +36,10 @@ static __device__ __forceinline__ uint32_t mixed(uint64_t i)
     i = (i ^ i >> 27) * 0x94D049BB133111EBull;
     return (uint32_t)(i >> 32);
 }
-/* random bytes in blocks of `block` bytes whose scales (f16 at 0, and at 2 where there are minima) are small */
-static __global__ void fill_blocks(uint8_t *p, uint64_t bytes, unsigned block, int minima, uint64_t seed)
+/* random bytes in blocks of `block` bytes whose scales (f16 at 0, and at 2 where there are minima)
+ * are small */
+static __global__ void fill_blocks(uint8_t *p, uint64_t bytes, unsigned block, int minima,
+                                   uint64_t seed)
 {
     for (uint64_t i = blockIdx.x * (uint64_t)FILL_THREADS + threadIdx.x; i < bytes;
          i += gridDim.x * (uint64_t)FILL_THREADS) {
@@ -130,7 +140,8 @@ static void make_model(struct whole *w, uint32_t n_layers, uint32_t expert_type)
     for (uint32_t i = 0; i < w->prog->n_weights; i++) {
         const struct prog_weight *p = &w->prog->weight[i];
         int norm = p->type == W_F32 && p->rows == 1;
-        w->weight[i] = made(p->type, (uint64_t)p->rows * p->cols, norm ? 1.0f : 0.0f, norm ? 0.1f : 0.02f);
+        w->weight[i] =
+            made(p->type, (uint64_t)p->rows * p->cols, norm ? 1.0f : 0.0f, norm ? 0.1f : 0.02f);
         if (p->tensor != m->token_embd)
             w->trunk_bytes += (uint64_t)p->rows * p->row_bytes;
     }
@@ -291,14 +302,16 @@ int main(int argc, char **argv)
     rate = read_rate();
     make_model(&w, n_layers, W_Q4_K);
     x = open_card(&w, w.prog);
-    printf("%u layers, %u of %u experts of %u x %u, Q4_K, trunk Q8_0; %.1f MB of experts and %.1f MB of trunk a "
+    printf("%u layers, %u of %u experts of %u x %u, Q4_K, trunk Q8_0; %.1f MB of experts and %.1f "
+           "MB of trunk a "
            "token; a copy on the card moves %.0f GB/s, it runs at %.0f MHz\n",
-           n_layers, TOP_K, EXPERTS, EMBD, FF, n_layers * TOP_K * w.expert_bytes * 1e-6, w.trunk_bytes * 1e-6,
-           rate * 1e-9, clock_mhz());
+           n_layers, TOP_K, EXPERTS, EMBD, FF, n_layers * TOP_K * w.expert_bytes * 1e-6,
+           w.trunk_bytes * 1e-6, rate * 1e-9, clock_mhz());
     for (uint32_t T = 1; T <= 8; T *= 2)
         for (uint32_t pos = 64; pos < CTX; pos *= 8) {
             double s = step_time(x, T, pos, T, limit);
-            printf("%u tokens a step, position %5u: %8.1f us a step, %8.1f tokens/s", T, pos, s * 1e6, T / s);
+            printf("%u tokens a step, position %5u: %8.1f us a step, %8.1f tokens/s", T, pos,
+                   s * 1e6, T / s);
             if (T == 1)
                 printf(", %4.1f%% of the copy's rate in weights",
                        100 * (n_layers * TOP_K * w.expert_bytes + w.trunk_bytes) / s / rate);
@@ -317,8 +330,8 @@ int main(int argc, char **argv)
         struct program p = without(w.prog, parts[i].kinds);
         x = open_card(&w, &p);
         less = one - step_time(x, 1, 64, 1, limit);
-        printf("without %-24s %8.1f us less of %.1f a token (%.1f us a layer)\n", parts[i].what, less * 1e6,
-               one * 1e6, less * 1e6 / n_layers);
+        printf("without %-24s %8.1f us less of %.1f a token (%.1f us a layer)\n", parts[i].what,
+               less * 1e6, one * 1e6, less * 1e6 / n_layers);
         run_cuda_close(x);
         free(p.op);
     }

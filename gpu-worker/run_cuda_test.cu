@@ -80,7 +80,8 @@ static void load_layer(struct loaded *l, uint32_t i)
 
         for (uint32_t e = 0; e < n; e++) {
             memmove(all + e * x->bytes, all + e * x->stride, x->bytes);
-            CUDA_OK(cudaMemcpy(at + e * pitch, all + e * x->bytes, x->bytes, cudaMemcpyHostToDevice));
+            CUDA_OK(
+                cudaMemcpy(at + e * pitch, all + e * x->bytes, x->bytes, cudaMemcpyHostToDevice));
             slots[e].w[k] = at + e * pitch;
             slots[e].scale[k] = 1.0f;
         }
@@ -166,7 +167,7 @@ struct walk {
     const struct loaded *l;
     enum kv_type kv;
     uint32_t n_ctx, n_seqs;
-    float **buf;  /* max_tokens rows */
+    float **buf;      /* max_tokens rows */
     uint8_t **k, **v; /* by state: (seq, kv head, n_ctx, values) */
     float *rows;      /* of the call: (tokens, places, n_embd) */
     uint32_t used;
@@ -229,8 +230,8 @@ static void walk_matmul(struct walk *w, const struct op *op, uint32_t t)
     void *act = aligned_alloc(64, stride);
 
     act_prepare((enum act_form)op->n[0], row(w, op->in[0], t), n, act);
-    matmul(pw->type, w->l->weight[op->w], pw->row_bytes, pw->cols, 0, pw->rows, act, stride, NULL, 1,
-           row(w, op->out, t), width(w, op->out));
+    matmul(pw->type, w->l->weight[op->w], pw->row_bytes, pw->cols, 0, pw->rows, act, stride, NULL,
+           1, row(w, op->out, t), width(w, op->out));
     if (pw->scale != PROG_NONE || pw->bias != PROG_NONE)
         product_finish(row(w, op->out, t), pw->rows,
                        pw->scale == PROG_NONE ? NULL : (const float *)w->l->weight[pw->scale],
@@ -268,9 +269,10 @@ static void walk_attention(struct walk *w, const struct op *op, uint32_t t)
 
     for (uint32_t h = 0; h < heads; h++) {
         uint32_t kvh = h / (heads / kv_heads);
-        attention(w->kv, row(w, op->in[0], t) + h * hd, head(w, w->k[op->state], tok->seq, kv_heads, kvh, bytes),
-                  head(w, w->v[op->state], tok->seq, kv_heads, kvh, bytes), bytes, bytes, tok->pos + 1, hd,
-                  hd, op->f[0], row(w, op->out, t) + h * hd, scratch);
+        attention(w->kv, row(w, op->in[0], t) + h * hd,
+                  head(w, w->k[op->state], tok->seq, kv_heads, kvh, bytes),
+                  head(w, w->v[op->state], tok->seq, kv_heads, kvh, bytes), bytes, bytes,
+                  tok->pos + 1, hd, hd, op->f[0], row(w, op->out, t) + h * hd, scratch);
     }
     free(scratch);
 }
@@ -278,7 +280,8 @@ static void walk_attention(struct walk *w, const struct op *op, uint32_t t)
 static struct expert_part part_of(const struct walk *w, uint32_t layer, int k, uint32_t e)
 {
     const struct model_matrix *x = &w->l->m->layer[layer].expert[k];
-    struct expert_part p = {x->type, w->l->expert[layer * EXPERT_MATS + k] + e * x->bytes, x->row_bytes, 1.0f};
+    struct expert_part p = {x->type, w->l->expert[layer * EXPERT_MATS + k] + e * x->bytes,
+                            x->row_bytes, 1.0f};
 
     if (x->scale != MODEL_NONE) {
         struct expert_slot slot; /* the factor as the card has it */
@@ -298,7 +301,8 @@ static void walk_experts(struct walk *w, const struct op *op, uint32_t t)
 
     w->used = op->n[1];
     for (int k = 0; k < EXPERT_MATS; k++)
-        act[k] = aligned_alloc(64, act_stride(type_info(x[k].type)->act, k == EXPERT_DOWN ? n_ff : n));
+        act[k] =
+            aligned_alloc(64, act_stride(type_info(x[k].type)->act, k == EXPERT_DOWN ? n_ff : n));
     for (int k = 0; k < 2; k++)
         act_prepare(type_info(x[k].type)->act, row(w, op->in[0], t), n, act[k]);
     for (uint32_t p = 0; p < w->used; p++) {
@@ -322,8 +326,8 @@ static void walk_op(struct walk *w, const struct op *op, uint32_t t)
     switch ((enum op_kind)op->kind) {
     case OP_EMBED:
         dequant_row(p->weight[op->w].type,
-                    w->l->weight[op->w] + w->s->token[t].id * p->weight[op->w].row_bytes, p->weight[op->w].cols,
-                    row(w, op->out, t));
+                    w->l->weight[op->w] + w->s->token[t].id * p->weight[op->w].row_bytes,
+                    p->weight[op->w].cols, row(w, op->out, t));
         break;
     case OP_MATMUL:
         walk_matmul(w, op, t);
@@ -372,7 +376,8 @@ static void walk_op(struct walk *w, const struct op *op, uint32_t t)
 
 static void walk_all(struct walk *w, const struct op *op)
 {
-    uint32_t n = op->kind == OP_PICK || op->kind == OP_RMS_NORM || op->kind == OP_MATMUL || op->kind == OP_ADD
+    uint32_t n = op->kind == OP_PICK || op->kind == OP_RMS_NORM || op->kind == OP_MATMUL ||
+                         op->kind == OP_ADD
                      ? live(w, op->out)
                      : w->s->n_tokens;
 
@@ -397,7 +402,8 @@ struct beside {
 };
 
 /* after each operation of the card: the same one here, then both results */
-static void compare_op(void *arg, const struct op *op, const void *result, uint32_t rows, uint32_t n)
+static void compare_op(void *arg, const struct op *op, const void *result, uint32_t rows,
+                       uint32_t n)
 {
     struct beside *b = (struct beside *)arg;
     uint32_t buf = op->out == PROG_NONE ? op->in[0] : op->out;
@@ -407,8 +413,8 @@ static void compare_op(void *arg, const struct op *op, const void *result, uint3
     cuda_back(got, result, (size_t)rows * n * 4);
     b->ops++;
     if (memcmp(got, b->w->buf[buf], (size_t)rows * n * 4) && !b->differ++)
-        printf("%s: the first different result is that of operation %u, %s, '%s'\n", b->model, b->ops - 1,
-               op_name((enum op_kind)op->kind), op->name);
+        printf("%s: the first different result is that of operation %u, %s, '%s'\n", b->model,
+               b->ops - 1, op_name((enum op_kind)op->kind), op->name);
     free(got);
 }
 
@@ -425,8 +431,8 @@ struct run {
 enum wanted { ALL_ROWS, LAST_ROW, NO_ROW };
 
 /* A step of T tokens over the two sequences. */
-static void make_step(struct run *x, uint32_t T, struct step_token *tok, uint32_t *out, struct step *s,
-                      enum wanted rows)
+static void make_step(struct run *x, uint32_t T, struct step_token *tok, uint32_t *out,
+                      struct step *s, enum wanted rows)
 {
     s->n_tokens = T;
     s->token = tok;
@@ -455,8 +461,8 @@ static void compare_step(struct run *x, uint32_t T, int slowly, enum wanted rows
         x->w.s = &s;
         if (run_cuda_slowly(x->card, &s, compare_op, &b, &e))
             stop(&e);
-        CHECK(!b.differ && b.ops == x->l->prog->n_ops, "%s: %u of %u operations of %u tokens differ", x->model,
-              b.differ, b.ops, T);
+        CHECK(!b.differ && b.ops == x->l->prog->n_ops,
+              "%s: %u of %u operations of %u tokens differ", x->model, b.differ, b.ops, T);
         want = x->w.buf[x->l->prog->logits];
     } else {
         const uint32_t *best;
@@ -466,15 +472,17 @@ static void compare_step(struct run *x, uint32_t T, int slowly, enum wanted rows
         for (uint32_t i = 0; i < s.n_out; i++) {
             uint32_t first;
             order_topk_ref(want + i * n_vocab, (uint32_t)n_vocab, 1, &first);
-            CHECK(best[i] == first, "%s: row %u: token %u is the first, wanted %u", x->model, i, best[i], first);
+            CHECK(best[i] == first, "%s: row %u: token %u is the first, wanted %u", x->model, i,
+                  best[i], first);
         }
     }
     if (rows == NO_ROW)
         return;
     if (run_cuda_logits(x->card, x->logits, &e))
         stop(&e);
-    CHECK(!memcmp(x->logits, want, s.n_out * n_vocab * 4), "%s: %u tokens from positions %u and %u, %u rows%s",
-          x->model, T, tok[0].pos, tok[T - 1].pos, s.n_out, slowly ? ", operation by operation" : "");
+    CHECK(!memcmp(x->logits, want, s.n_out * n_vocab * 4),
+          "%s: %u tokens from positions %u and %u, %u rows%s", x->model, T, tok[0].pos,
+          tok[T - 1].pos, s.n_out, slowly ? ", operation by operation" : "");
 }
 
 static void check_model(const char *path, enum kv_type kv, int longer)
@@ -558,9 +566,12 @@ static int write_logits(char **arg)
 int main(int argc, char **argv)
 {
     static const char *const models[] = {
-        "tests/golden/tiny/olmoe/model.gguf",         "tests/golden/tiny/qwen3moe/model.gguf",
-        "tests/golden/models/olmoe-q8_0/model.gguf",  "tests/golden/models/qwen3moe-q4_k_m/model.gguf",
-        "tests/golden/models/qwen3moe-iq/model.gguf", "tests/demo/story-moe-q4_k_m.gguf",
+        "tests/golden/tiny/olmoe/model.gguf",
+        "tests/golden/tiny/qwen3moe/model.gguf",
+        "tests/golden/models/olmoe-q8_0/model.gguf",
+        "tests/golden/models/qwen3moe-q4_k_m/model.gguf",
+        "tests/golden/models/qwen3moe-iq/model.gguf",
+        "tests/demo/story-moe-q4_k_m.gguf",
     };
 
     if (!cuda_card())

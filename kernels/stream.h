@@ -1,5 +1,5 @@
-/* What headers of launchers need of CUDA: the stream's type, without CUDA's headers, so that plain C
- * can include them. */
+/* What headers of launchers need of CUDA: the stream's type, without CUDA's headers, so that plain
+ * C can include them. */
 #pragma once
 
 typedef struct CUstream_st *cudaStream_t; /* as the runtime declares it */

@@ -21,7 +21,7 @@ enum {
     MOST_DV = 512,
     MERGE_THREADS = 128,
     MOST_BLOCKS = 1024, /* of a split's grid */
-    FEW_ITEMS = 64, /* fewer blocks than half of a large card's multiprocessors */
+    FEW_ITEMS = 64,     /* fewer blocks than half of a large card's multiprocessors */
 };
 static_assert(CHUNK == THREADS, "a thread has one key");
 
@@ -53,8 +53,10 @@ template <kv_type T> static __device__ __forceinline__ typename stored<T>::type 
     if constexpr (T == KV_F16)
         return v == v ? __half_as_ushort(__float2half_rn(v)) : (uint16_t)0x7E00;
     else if constexpr (T == KV_BF16)
-        return v == v ? (uint16_t)((__float_as_uint(v) + 0x7FFF + ((__float_as_uint(v) >> 16) & 1)) >> 16)
-                      : (uint16_t)0x7FC0;
+        return v == v
+                   ? (uint16_t)((__float_as_uint(v) + 0x7FFF + ((__float_as_uint(v) >> 16) & 1)) >>
+                                16)
+                   : (uint16_t)0x7FC0;
     else
         return cu_canon(v);
 }
@@ -78,9 +80,11 @@ static __device__ __forceinline__ void load8(const typename stored<T>::type *row
     }
 }
 
-/* Two neighbouring values; paired: they are aligned for one load. Else the second one is there if `both`. */
+/* Two neighbouring values; paired: they are aligned for one load. Else the second one is there if
+ * `both`. */
 template <kv_type T>
-static __device__ __forceinline__ float2 load2(const typename stored<T>::type *at, int paired, int both)
+static __device__ __forceinline__ float2 load2(const typename stored<T>::type *at, int paired,
+                                               int both)
 {
     if (!paired)
         return make_float2(widen<T>(at[0]), both ? widen<T>(at[1]) : 0.0f);
@@ -95,7 +99,8 @@ static __device__ __forceinline__ float2 load2(const typename stored<T>::type *a
 /* ---- append ---- */
 
 template <kv_type T>
-static __global__ void append(attention_kv a, const float *k, size_t ldk, const float *v, size_t ldv)
+static __global__ void append(attention_kv a, const float *k, size_t ldk, const float *v,
+                              size_t ldv)
 {
     typedef typename stored<T>::type cell;
     unsigned i = blockIdx.x * THREADS + threadIdx.x, t = blockIdx.y, keys = a.kv_heads * a.hd;
@@ -137,8 +142,8 @@ template <kv_type T> struct work {
     int paired; /* rows of values are aligned for load2 */
 };
 
-/* Shared memory: q (8, hd), p (8, 256), then for every query: the number of its keys, m and l of the
- * chunk. */
+/* Shared memory: q (8, hd), p (8, 256), then for every query: the number of its keys, m and l of
+ * the chunk. */
 struct shared_parts {
     float *q, *p, *m, *l;
     float *was, *now, *sum; /* walking: the merge's two factors, l so far */
@@ -176,8 +181,8 @@ static __device__ __forceinline__ unsigned keys_in(unsigned n, unsigned first)
 
 /* 29.1: this thread's key against G queries, into p */
 template <kv_type T, int G>
-static __device__ __forceinline__ void scores(const work<T> &w, const shared_parts &s, unsigned first,
-                                              unsigned most)
+static __device__ __forceinline__ void scores(const work<T> &w, const shared_parts &s,
+                                              unsigned first, unsigned most)
 {
     unsigned j = threadIdx.x, pitch = q_pitch(w.hd), i = 0;
     float lane[G][8];
@@ -225,7 +230,8 @@ static __device__ __forceinline__ void scores(const work<T> &w, const shared_par
 }
 
 /* 29.3, first half: warp g turns the scores of query g into p, m and l */
-static __device__ __forceinline__ void chunk_softmax(const shared_parts &s, int n_queries, unsigned first)
+static __device__ __forceinline__ void chunk_softmax(const shared_parts &s, int n_queries,
+                                                     unsigned first)
 {
     int g = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     float e[CHUNK / WARP], m = __int_as_float(0xFF800000), l = 0.0f;
@@ -279,7 +285,8 @@ static __device__ __forceinline__ void values(const work<T> &w, const shared_par
         float2 x[AHEAD];
 #pragma unroll
         for (int a = 0; a < AHEAD; a++)
-            x[a] = load2<T>(v + (size_t)(w.list ? w.list[first + j + a] : first + j + a) * w.dv, w.paired, both);
+            x[a] = load2<T>(v + (size_t)(w.list ? w.list[first + j + a] : first + j + a) * w.dv,
+                            w.paired, both);
 #pragma unroll
         for (int g = 0; g < N; g++)
 #pragma unroll
@@ -296,7 +303,8 @@ static __device__ __forceinline__ void values(const work<T> &w, const shared_par
             }
     }
     for (; j < most; j++) { /* the tail, where queries end at different keys */
-        float2 x = load2<T>(v + (size_t)(w.list ? w.list[first + j] : first + j) * w.dv, w.paired, both);
+        float2 x =
+            load2<T>(v + (size_t)(w.list ? w.list[first + j] : first + j) * w.dv, w.paired, both);
 #pragma unroll
         for (int g = 0; g < N; g++)
             if (j < keys_in(s.n[g0 + g], first)) {
@@ -313,14 +321,14 @@ struct run_out {
     float *o, *ml;            /* split: chunk results of query g at o + g * dv, ml + g * 2 */
 };
 
-/* G queries (the last ones may be doubles of query n_queries - 1, whose results are dropped) over the
- * chunks that begin at key `from`, up to key `to`; the channels of tile0 ... tile1 - 1 (CHANNELS each).
- * WALK: one tile, merged and finished into out; else one chunk, left as m, l, o. s.q and s.n are filled,
- * a barrier behind. */
+/* G queries (the last ones may be doubles of query n_queries - 1, whose results are dropped) over
+ * the chunks that begin at key `from`, up to key `to`; the channels of tile0 ... tile1 - 1
+ * (CHANNELS each). WALK: one tile, merged and finished into out; else one chunk, left as m, l, o.
+ * s.q and s.n are filled, a barrier behind. */
 template <kv_type T, int G, bool WALK>
-static __device__ __forceinline__ void run_queries(const work<T> &w, const shared_parts &s, int n_queries,
-                                                   unsigned from, unsigned to, unsigned tile0,
-                                                   unsigned tile1, const run_out &r)
+static __device__ __forceinline__ void run_queries(const work<T> &w, const shared_parts &s,
+                                                   int n_queries, unsigned from, unsigned to,
+                                                   unsigned tile0, unsigned tile1, const run_out &r)
 {
     enum { N = (G + QUARTERS - 1) / QUARTERS };
     int quarter = threadIdx.x / (CHANNELS / 2), g0 = quarter * N;
@@ -406,9 +414,8 @@ struct attention_args {
     size_t ldq, ldo;
     unsigned heads, group, n_tokens; /* group: heads of a kv head */
     float scale;
-    float *o, *ml; /* split: (n_tokens, chunks, heads, dv) and (n_tokens, chunks, heads, 2) */
-    unsigned chunks; /* room for */
-    unsigned at_once; /* queries of a block, 1 ... 8 */
+    float *o, *ml;    /* split: (n_tokens, chunks, heads, dv) and (n_tokens, chunks, heads, 2) */
+    unsigned chunks;  /* room for */
 };
 
 static __device__ __forceinline__ unsigned keys_of(const attention_args &x, unsigned t)
@@ -417,7 +424,8 @@ static __device__ __forceinline__ unsigned keys_of(const attention_args &x, unsi
 }
 
 template <kv_type T>
-static __device__ __forceinline__ work<T> work_of(const attention_args &x, unsigned t, unsigned kv_head)
+static __device__ __forceinline__ work<T> work_of(const attention_args &x, unsigned t,
+                                                  unsigned kv_head)
 {
     typedef typename stored<T>::type cell;
     size_t row0 = ((size_t)x.a.seq[t] * x.a.kv_heads + kv_head) * x.a.n_ctx;
@@ -435,15 +443,16 @@ static __device__ __forceinline__ work<T> work_of(const attention_args &x, unsig
 }
 
 /* query g of a run: head0 + g % per of token t0 + g / per */
-static __device__ __forceinline__ void fill_queries(const attention_args &x, const shared_parts &s, int G,
-                                                    int n_queries, unsigned t0, unsigned head0,
-                                                    unsigned per)
+static __device__ __forceinline__ void fill_queries(const attention_args &x, const shared_parts &s,
+                                                    int G, int n_queries, unsigned t0,
+                                                    unsigned head0, unsigned per)
 {
     unsigned pitch = q_pitch(x.a.hd);
 
     for (unsigned i = threadIdx.x; i < G * x.a.hd; i += THREADS) {
         unsigned g = i / x.a.hd, c = i % x.a.hd, real = g < (unsigned)n_queries ? g : n_queries - 1;
-        s.q[g * pitch + c] = x.q[(t0 + real / per) * x.ldq + (size_t)(head0 + real % per) * x.a.hd + c];
+        s.q[g * pitch + c] =
+            x.q[(t0 + real / per) * x.ldq + (size_t)(head0 + real % per) * x.a.hd + c];
     }
     if (threadIdx.x < (unsigned)G) {
         unsigned real = threadIdx.x < (unsigned)n_queries ? threadIdx.x : n_queries - 1;
@@ -453,10 +462,10 @@ static __device__ __forceinline__ void fill_queries(const attention_args &x, con
 }
 
 template <kv_type T, int G, bool WALK>
-static __device__ __forceinline__ void run_some(const attention_args &x, const shared_parts &s,
-                                                int n_queries, unsigned t0, unsigned head0, unsigned per,
-                                                unsigned kv_head, unsigned from, unsigned to,
-                                                unsigned tile0, unsigned tile1, const run_out &r)
+static __device__ __forceinline__ void
+run_some(const attention_args &x, const shared_parts &s, int n_queries, unsigned t0, unsigned head0,
+         unsigned per, unsigned kv_head, unsigned from, unsigned to, unsigned tile0, unsigned tile1,
+         const run_out &r)
 {
     work<T> w = work_of<T>(x, t0, kv_head);
 
@@ -466,8 +475,8 @@ static __device__ __forceinline__ void run_some(const attention_args &x, const s
 
 /* ---- few tokens: a chunk is a block's work ---- */
 
-/* The queries of one kv head of a token, G at a time, over one chunk each: item (chunk, token, kv head,
- * part of its heads), the parts side by side so that they share what L2 holds. */
+/* The queries of one kv head of a token, G at a time, over one chunk each: item (chunk, token, kv
+ * head, part of its heads), the parts side by side so that they share what L2 holds. */
 template <kv_type T, int G>
 static __device__ __forceinline__ void split_items(const attention_args &x, const shared_parts &s,
                                                    unsigned chunks)
@@ -492,8 +501,8 @@ static __device__ __forceinline__ void split_items(const attention_args &x, cons
     }
 }
 
-/* As many items as the contexts have now, taken in turn by the blocks. Where they would leave most of
- * the card idle, each query is an item. */
+/* As many items as the contexts have now, taken in turn by the blocks. Where they would leave most
+ * of the card idle, each query is an item. */
 template <kv_type T> static __global__ void __launch_bounds__(THREADS) split(attention_args x)
 {
     extern __shared__ __align__(16) float memory[];
@@ -504,7 +513,8 @@ template <kv_type T> static __global__ void __launch_bounds__(THREADS) split(att
         longest = keys_of(x, t) > longest ? keys_of(x, t) : longest;
     chunks = (longest + CHUNK - 1) / CHUNK;
     if (x.group == 1 ||
-        chunks * x.n_tokens * x.a.kv_heads * ((x.group + MOST_QUERIES - 1) / MOST_QUERIES) < FEW_ITEMS)
+        chunks * x.n_tokens * x.a.kv_heads * ((x.group + MOST_QUERIES - 1) / MOST_QUERIES) <
+            FEW_ITEMS)
         split_items<T, 1>(x, s, chunks);
     else
         split_items<T, MOST_QUERIES>(x, s, chunks);
@@ -514,7 +524,8 @@ template <kv_type T> static __global__ void __launch_bounds__(THREADS) split(att
  * factors of 128 chunks at a time are made side by side: a running maximum does not round. */
 static __global__ void __launch_bounds__(MERGE_THREADS) merge(attention_args x)
 {
-    __shared__ float was[MERGE_THREADS], now[MERGE_THREADS], l_of[MERGE_THREADS], top_of[MERGE_THREADS / WARP];
+    __shared__ float was[MERGE_THREADS], now[MERGE_THREADS], l_of[MERGE_THREADS],
+        top_of[MERGE_THREADS / WARP];
     enum { MINE = MOST_DV / MERGE_THREADS };
     unsigned h = blockIdx.x, t = blockIdx.y, tid = threadIdx.x;
     unsigned n = (keys_of(x, t) + CHUNK - 1) / CHUNK;
@@ -524,7 +535,8 @@ static __global__ void __launch_bounds__(MERGE_THREADS) merge(attention_args x)
     float l = 0.0f, M = __int_as_float(0xFF800000), acc[MINE];
 
     for (unsigned base = 0; base < n; base += MERGE_THREADS) {
-        unsigned c = base + tid, count = n - base < MERGE_THREADS ? n - base : (unsigned)MERGE_THREADS;
+        unsigned c = base + tid,
+                 count = n - base < MERGE_THREADS ? n - base : (unsigned)MERGE_THREADS;
         float m_c = c < n ? ml[c * ml_step] : __int_as_float(0xFF800000), top = m_c, before;
 
         for (int d = 1; d < WARP; d *= 2) { /* the maximum of this chunk and all before it */
@@ -580,8 +592,8 @@ static __global__ void __launch_bounds__(MERGE_THREADS) merge(attention_args x)
 
 /* ---- prompts: a block walks its queries' chunks ---- */
 
-/* Block: (group of neighbouring tokens, part of the heads of a kv head, tile of channels). Tokens of a group that belong to
- * other sequences are taken one run after the other. */
+/* Block: (group of neighbouring tokens, part of the heads of a kv head, tile of channels). Tokens
+ * of a group that belong to other sequences are taken one run after the other. */
 template <kv_type T> static __global__ void __launch_bounds__(THREADS) walk(attention_args x)
 {
     enum { G = MOST_QUERIES };
@@ -602,8 +614,8 @@ template <kv_type T> static __global__ void __launch_bounds__(THREADS) walk(atte
             to = keys_of(x, t) > to ? keys_of(x, t) : to;
         for (unsigned g = 0; g < (t - t0) * heads; g++)
             r.out[g] = x.out + (t0 + g / heads) * x.ldo + (size_t)(head0 + g % heads) * x.a.dv;
-        run_some<T, G, true>(x, s, (t - t0) * heads, t0, head0, heads, kv_head, 0, to,
-                             blockIdx.z, blockIdx.z + 1, r);
+        run_some<T, G, true>(x, s, (t - t0) * heads, t0, head0, heads, kv_head, 0, to, blockIdx.z,
+                             blockIdx.z + 1, r);
     }
 }
 
@@ -661,7 +673,8 @@ void attention_cuda(const struct attention_kv *a, const float *q, size_t ldq, un
     if (n_tokens > ATTENTION_SPLIT_TOKENS) {
         unsigned per = x.group < MOST_QUERIES ? x.group : (unsigned)MOST_QUERIES;
         unsigned tokens = a->list ? 1 : MOST_QUERIES / per, parts = (x.group + per - 1) / per;
-        dim3 grid((n_tokens + tokens - 1) / tokens, a->kv_heads * parts, (a->dv + CHANNELS - 1) / CHANNELS);
+        dim3 grid((n_tokens + tokens - 1) / tokens, a->kv_heads * parts,
+                  (a->dv + CHANNELS - 1) / CHANNELS);
 
         kernel_of(a->type, 1)<<<grid, THREADS, bytes, s>>>(x);
         return;

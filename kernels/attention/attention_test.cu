@@ -1,7 +1,7 @@
-/* Rules 29 and 35 on a card against the definition, by bits: appended rows, decode and prompt forms,
- * grouped heads, several sequences, lists, odd sizes, contexts of many chunks. */
-#include "tests/cuda.h"
+/* Rules 29 and 35 on a card against the definition, by bits: appended rows, decode and prompt
+ * forms, grouped heads, several sequences, lists, odd sizes, contexts of many chunks. */
 #include "kernels/attention/attention_cuda.h"
+#include "tests/cuda.h"
 extern "C" {
 #include "kernels/cpu.h"
 #include "kernels/func/nasty.h"
@@ -22,7 +22,8 @@ struct both {
     uint32_t pos[MOST_TOKENS], seq[MOST_TOKENS], list_n[MOST_TOKENS], *list;
 };
 
-static void open_both(struct both *b, const struct shape *s, enum kv_type type, int kind, struct nasty *r)
+static void open_both(struct both *b, const struct shape *s, enum kv_type type, int kind,
+                      struct nasty *r)
 {
     size_t rows = (size_t)SEQS * s->kv_heads * s->n_ctx, most = s->hd > s->dv ? s->hd : s->dv;
     float *x = (float *)malloc(most * sizeof *x);
@@ -59,7 +60,8 @@ static void open_both(struct both *b, const struct shape *s, enum kv_type type, 
     b->a.seq = (uint32_t *)cuda_copy(b->seq, sizeof b->seq);
     if (s->listed) {
         b->a.list_ld = s->n_ctx;
-        b->a.list = (uint32_t *)cuda_copy(b->list, (size_t)MOST_TOKENS * s->n_ctx * sizeof *b->list);
+        b->a.list =
+            (uint32_t *)cuda_copy(b->list, (size_t)MOST_TOKENS * s->n_ctx * sizeof *b->list);
         b->a.list_n = (uint32_t *)cuda_copy(b->list_n, sizeof b->list_n);
     }
     free(x);
@@ -84,17 +86,19 @@ static uint8_t *head_row(const struct both *b, uint8_t *base, unsigned t, unsign
 }
 
 /* the definition, query by query */
-static void reference(const struct both *b, const struct shape *s, const float *q, size_t ldq, float scale,
-                      float *out, size_t ldo)
+static void reference(const struct both *b, const struct shape *s, const float *q, size_t ldq,
+                      float scale, float *out, size_t ldo)
 {
-    void *scratch = aligned_alloc(64, attention_scratch(s->dv) + 64 - attention_scratch(s->dv) % 64);
+    void *scratch =
+        aligned_alloc(64, attention_scratch(s->dv) + 64 - attention_scratch(s->dv) % 64);
     size_t kr = kv_bytes(b->a.type, s->hd), vr = kv_bytes(b->a.type, s->dv);
 
     for (unsigned t = 0; t < s->n_tokens; t++)
         for (unsigned h = 0; h < s->heads; h++) {
             unsigned kvh = h / (s->heads / s->kv_heads);
             struct attention_keys keys = {};
-            struct attention_query one = {q + t * ldq + h * s->hd, out + t * ldo + h * s->dv, b->pos[t] + 1};
+            struct attention_query one = {q + t * ldq + h * s->hd, out + t * ldo + h * s->dv,
+                                          b->pos[t] + 1};
 
             keys.type = b->a.type;
             keys.k = head_row(b, b->k, t, kvh, kr);
@@ -118,7 +122,8 @@ static void check(struct nasty *r, const struct shape *s, enum kv_type type, int
     struct both b;
     size_t ldq = s->heads * s->hd + 3, ldo = s->heads * s->dv + 1;
     size_t q_bytes = s->n_tokens * ldq * sizeof(float), o_bytes = s->n_tokens * ldo * sizeof(float);
-    float *q = (float *)malloc(q_bytes), *want = (float *)malloc(o_bytes), *got = (float *)malloc(o_bytes);
+    float *q = (float *)malloc(q_bytes), *want = (float *)malloc(o_bytes),
+          *got = (float *)malloc(o_bytes);
     float *dq, *dout = (float *)cuda_room(o_bytes), scale = 0.3f;
     void *scratch = cuda_room(attention_cuda_scratch(s->n_tokens, s->heads, s->dv, s->n_ctx) + 16);
 
@@ -131,7 +136,8 @@ static void check(struct nasty *r, const struct shape *s, enum kv_type type, int
     CUDA_OK(cudaGetLastError());
     cuda_back(got, dout, o_bytes);
     CHECK(!memcmp(want, got, o_bytes),
-          "%u tokens, %u heads, %u kv heads, hd %u, dv %u, context %u, type %d, kind %d%s, positions %u...",
+          "%u tokens, %u heads, %u kv heads, hd %u, dv %u, context %u, type %d, kind %d%s, "
+          "positions %u...",
           s->n_tokens, s->heads, s->kv_heads, s->hd, s->dv, s->n_ctx, type, kind,
           s->listed ? ", listed" : "", b.pos[0]);
     close_both(&b);
@@ -148,7 +154,8 @@ static void appends(struct nasty *r, const struct shape *s, enum kv_type type, i
     struct both b;
     size_t ldk = s->kv_heads * s->hd + 1, ldv = s->kv_heads * s->dv + 2;
     size_t kr = kv_bytes(type, s->hd), vr = kv_bytes(type, s->dv);
-    float *k = (float *)malloc(s->n_tokens * ldk * 4), *v = (float *)malloc(s->n_tokens * ldv * 4), *dk, *dv;
+    float *k = (float *)malloc(s->n_tokens * ldk * 4), *v = (float *)malloc(s->n_tokens * ldv * 4),
+          *dk, *dv;
     uint8_t *got;
 
     open_both(&b, s, type, 0, r);
@@ -160,14 +167,18 @@ static void appends(struct nasty *r, const struct shape *s, enum kv_type type, i
     CUDA_OK(cudaGetLastError());
     for (unsigned t = 0; t < s->n_tokens; t++)
         for (unsigned h = 0; h < s->kv_heads; h++) {
-            kv_store_ref(type, k + t * ldk + h * s->hd, s->hd, head_row(&b, b.k, t, h, kr) + b.pos[t] * kr);
-            kv_store_ref(type, v + t * ldv + h * s->dv, s->dv, head_row(&b, b.v, t, h, vr) + b.pos[t] * vr);
+            kv_store_ref(type, k + t * ldk + h * s->hd, s->hd,
+                         head_row(&b, b.k, t, h, kr) + b.pos[t] * kr);
+            kv_store_ref(type, v + t * ldv + h * s->dv, s->dv,
+                         head_row(&b, b.v, t, h, vr) + b.pos[t] * vr);
         }
     got = (uint8_t *)malloc(b.k_bytes > b.v_bytes ? b.k_bytes : b.v_bytes);
     cuda_back(got, b.a.k, b.k_bytes);
-    CHECK(!memcmp(got, b.k, b.k_bytes), "keys appended, type %d, kind %d, hd %u", type, kind, s->hd);
+    CHECK(!memcmp(got, b.k, b.k_bytes), "keys appended, type %d, kind %d, hd %u", type, kind,
+          s->hd);
     cuda_back(got, b.a.v, b.v_bytes);
-    CHECK(!memcmp(got, b.v, b.v_bytes), "values appended, type %d, kind %d, dv %u", type, kind, s->dv);
+    CHECK(!memcmp(got, b.v, b.v_bytes), "values appended, type %d, kind %d, dv %u", type, kind,
+          s->dv);
     close_both(&b);
     CUDA_OK(cudaFree(dk));
     CUDA_OK(cudaFree(dv));
@@ -186,7 +197,8 @@ int main(void)
         {20, 10, 1, 16, 264, 520, 0}, {4, 8, 2, 64, 64, 800, 1},     {10, 4, 2, 64, 50, 600, 1},
         {11, 24, 24, 48, 48, 64, 0},
     };
-    static const struct shape distant[] = {{2, 8, 1, 8, 16, 140 * 256, 0}, {10, 2, 1, 8, 8, 12 * 256, 0}};
+    static const struct shape distant[] = {{2, 8, 1, 8, 16, 140 * 256, 0},
+                                           {10, 2, 1, 8, 8, 12 * 256, 0}};
     struct nasty r = {81};
     const char *all = getenv("CONCLAVE_LONG");
     int rounds = all && *all && strcmp(all, "0") ? 12 : 1;

@@ -1,4 +1,5 @@
-/* A thread has one channel of one sequence and goes from token to token, its window in registers. */
+/* A thread has one channel of one sequence and goes from token to token, its window in registers.
+ */
 #include "kernels/conv/conv_cuda.h"
 #include "kernels/num.cuh"
 

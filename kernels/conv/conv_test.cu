@@ -1,5 +1,5 @@
-/* Rule 32 on a card against the definition, by bits: sequences mixed in a batch, every small width, the
- * history that is left. */
+/* Rule 32 on a card against the definition, by bits: sequences mixed in a batch, every small width,
+ * the history that is left. */
 #include "tests/cuda.h"
 extern "C" {
 #include "kernels/conv/conv.h"
@@ -9,7 +9,8 @@ extern "C" {
 
 enum { TOKENS = 9, SLOTS = 3, N = 300, BEFORE = CONV_CUDA_WIDTH - 1 };
 static float history[SLOTS * BEFORE * N], x[TOKENS * (N + 2)], w[N * CONV_CUDA_WIDTH], bias[N];
-static float y[TOKENS * (N + 1)], got[SLOTS * BEFORE * N + TOKENS * (N + 1)], left[SLOTS * BEFORE * N];
+static float y[TOKENS * (N + 1)], got[SLOTS * BEFORE * N + TOKENS * (N + 1)],
+    left[SLOTS * BEFORE * N];
 
 static void check(struct nasty *r, int kind, unsigned width, size_t n, int biased, int in_place)
 {
@@ -73,6 +74,7 @@ int main(void)
     for (int kind = 0; kind < 4; kind++)
         for (unsigned width = 1; width <= CONV_CUDA_WIDTH; width += width < 5 ? 1 : 5)
             for (int in_place = 0; in_place < 2; in_place++)
-                check(&r, kind, width, width == 4 ? (size_t)N : 1 + 13 * width, width % 2, in_place);
+                check(&r, kind, width, width == 4 ? (size_t)N : 1 + 13 * width, width % 2,
+                      in_place);
     return test_end();
 }

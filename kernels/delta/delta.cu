@@ -1,6 +1,6 @@
-/* Four threads have one column of a head's state: thread l its keys l, l + 4, ..., which is LANE4's lane
- * l, and the lanes fold by two exchanges (additions commute, so all four hold the sum). The part stays
- * in registers from token to token where it fits. */
+/* Four threads have one column of a head's state: thread l its keys l, l + 4, ..., which is LANE4's
+ * lane l, and the lanes fold by two exchanges (additions commute, so all four hold the sum). The
+ * part stays in registers from token to token where it fits. */
 #include "kernels/delta/delta_cuda.h"
 #include "kernels/num.cuh"
 
@@ -22,7 +22,8 @@ struct at {
     const float *a, *q, *key;
     float value, beta;
 };
-static __device__ __forceinline__ at token_at(const delta_cuda &d, unsigned t, unsigned h, unsigned v)
+static __device__ __forceinline__ at token_at(const delta_cuda &d, unsigned t, unsigned h,
+                                              unsigned v)
 {
     size_t head = (size_t)t * d.heads + h;
 
@@ -33,7 +34,8 @@ static __device__ __forceinline__ at token_at(const delta_cuda &d, unsigned t, u
 /* HOLD: this thread's part is in registers; else it goes through `to`. */
 template <int HOLD> static __global__ void __launch_bounds__(THREADS) rule(delta_cuda d)
 {
-    unsigned lane = threadIdx.x % LANES, v = blockIdx.x * COLUMNS + threadIdx.x / LANES, h = blockIdx.y;
+    unsigned lane = threadIdx.x % LANES, v = blockIdx.x * COLUMNS + threadIdx.x / LANES,
+             h = blockIdx.y;
     size_t base = ((size_t)blockIdx.z * d.heads + h) * d.n_k * d.n_v + v;
     const float *from = d.from + base;
     float *to = d.to + base, s[HOLD ? HOLD : 1];
@@ -50,7 +52,10 @@ template <int HOLD> static __global__ void __launch_bounds__(THREADS) rule(delta
         for (unsigned i = 0; i < (HOLD ? HOLD : 1); i++) {
             unsigned k0 = HOLD ? i * LANES + lane : lane;
             for (unsigned k = k0; k < (HOLD ? (k0 < d.n_k ? k0 + 1 : k0) : d.n_k); k += LANES) {
-                float old = !in ? 0.0f : first ? from[(size_t)k * d.n_v] : HOLD ? s[i] : to[(size_t)k * d.n_v];
+                float old = !in     ? 0.0f
+                            : first ? from[(size_t)k * d.n_v]
+                            : HOLD  ? s[i]
+                                    : to[(size_t)k * d.n_v];
                 float now = __fmul_rn(old, w.a[d.a_one ? 0 : k]);
                 if (HOLD)
                     s[i] = now;

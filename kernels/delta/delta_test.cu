@@ -1,5 +1,5 @@
-/* Rule 31 on a card against the definition, by bits: several sequences in one batch, several tokens,
- * odd sizes, more keys than stay in registers, state in place and apart. */
+/* Rule 31 on a card against the definition, by bits: several sequences in one batch, several
+ * tokens, odd sizes, more keys than stay in registers, state in place and apart. */
 #include "tests/cuda.h"
 extern "C" {
 #include "kernels/delta/delta.h"
@@ -19,11 +19,14 @@ static float *filled(struct nasty *r, int kind, size_t n, float scale)
     return x;
 }
 
-static void check(struct nasty *r, int kind, unsigned heads, unsigned n_k, unsigned n_v, int a_one, int in_place)
+static void check(struct nasty *r, int kind, unsigned heads, unsigned n_k, unsigned n_v, int a_one,
+                  int in_place)
 {
-    size_t state = (size_t)SLOTS * heads * n_k * n_v, n_a = (size_t)TOKENS * heads * (a_one ? 1 : n_k);
+    size_t state = (size_t)SLOTS * heads * n_k * n_v,
+           n_a = (size_t)TOKENS * heads * (a_one ? 1 : n_k);
     size_t keys = (size_t)TOKENS * heads * n_k, vals = (size_t)TOKENS * heads * n_v;
-    float *s0 = filled(r, kind, state, 0.1f), *a = filled(r, kind, n_a, 0.1f), *q = filled(r, kind, keys, 0.1f);
+    float *s0 = filled(r, kind, state, 0.1f), *a = filled(r, kind, n_a, 0.1f),
+          *q = filled(r, kind, keys, 0.1f);
     float *key = filled(r, kind, keys, 0.1f), *value = filled(r, kind, vals, 1);
     float *beta = filled(r, kind, TOKENS * heads, 0.1f), *want = (float *)malloc(state * 4);
     float *o = (float *)malloc(vals * 4), *got = (float *)malloc((state > vals ? state : vals) * 4);
@@ -58,7 +61,8 @@ static void check(struct nasty *r, int kind, unsigned heads, unsigned n_k, unsig
     cuda_back(got, d.o, vals * 4);
     CHECK(!memcmp(got, o, vals * 4), "o: %u heads, %u x %u, kind %d", heads, n_k, n_v, kind);
     cuda_back(got, d.to, state * 4);
-    CHECK(!memcmp(got, want, state * 4), "state: %u heads, %u x %u, kind %d", heads, n_k, n_v, kind);
+    CHECK(!memcmp(got, want, state * 4), "state: %u heads, %u x %u, kind %d", heads, n_k, n_v,
+          kind);
     if (!in_place)
         CUDA_OK(cudaFree(d.to));
     CUDA_OK(cudaFree((void *)d.from));

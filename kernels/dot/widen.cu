@@ -1,5 +1,5 @@
-/* A thread reads one value of one row: the unit of the type's file (q4_k.c and so on), value by value.
- * A table lookup is a few rows a step: plain to read before fast. */
+/* A thread reads one value of one row: the unit of the type's file (q4_k.c and so on), value by
+ * value. A table lookup is a few rows a step: plain to read before fast. */
 extern "C" {
 #include "kernels/dot/tables.h"
 #include "kernels/type/type.h"
@@ -7,13 +7,14 @@ extern "C" {
 #include "kernels/dot/widen_cuda.h"
 #include "kernels/num.cuh"
 
-/* The tables again, in the card's memory: the definitions of tables.c with another storage class. */
+/* The tables again, in the card's memory: the definitions of tables.c with another storage class.
+ */
 namespace card
 {
 #define const static __device__ const
 #include "kernels/dot/tables.c"
 #undef const
-}
+} // namespace card
 
 enum { THREADS = 256 };
 
@@ -192,7 +193,8 @@ static __device__ value iq3_xxs(const uint8_t *b, int i)
     uint32_t bits = u32_at(b + 66 + 4 * (i / 32));
 
     return signed_value(__fmul_rn(f16_at(b), 0.25f),
-                        (int)(2 * (bits >> 28) + 1) * grid_at(card::iq3xxs_grid[b[2 + i / 4]], i % 4),
+                        (int)(2 * (bits >> 28) + 1) *
+                            grid_at(card::iq3xxs_grid[b[2 + i / 4]], i % 4),
                         card::sign_masks[bits >> 7 * (i / 8 % 4) & 127] >> i % 8 & 1);
 }
 
@@ -307,7 +309,8 @@ static __global__ void pick(const float *x, size_t ldx, const uint32_t *idx, con
 }
 
 void dequant_rows_cuda(uint32_t type, const void *w, size_t row_bytes, size_t n_cols,
-                       const uint32_t *ids, float *out, size_t ldo, unsigned n_tokens, cudaStream_t s)
+                       const uint32_t *ids, float *out, size_t ldo, unsigned n_tokens,
+                       cudaStream_t s)
 {
     dim3 grid((unsigned)((n_cols + THREADS - 1) / THREADS), n_tokens);
 
@@ -315,8 +318,8 @@ void dequant_rows_cuda(uint32_t type, const void *w, size_t row_bytes, size_t n_
         rows<<<grid, THREADS, 0, s>>>(type, (const uint8_t *)w, row_bytes, n_cols, ids, out, ldo);
 }
 
-void pick_rows_cuda(const float *x, size_t ldx, const uint32_t *idx, const uint32_t *n_live, float *out,
-                    size_t ldo, size_t n, unsigned n_rows, cudaStream_t s)
+void pick_rows_cuda(const float *x, size_t ldx, const uint32_t *idx, const uint32_t *n_live,
+                    float *out, size_t ldo, size_t n, unsigned n_rows, cudaStream_t s)
 {
     dim3 grid((unsigned)((n + THREADS - 1) / THREADS), n_rows);
 

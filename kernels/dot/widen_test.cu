@@ -1,5 +1,5 @@
-/* Rule 38 on a card against the definition: random bytes are legal rows of every type, so that scales
- * of all kinds (rule 15) come by themselves; rows at odd addresses. */
+/* Rule 38 on a card against the definition: random bytes are legal rows of every type, so that
+ * scales of all kinds (rule 15) come by themselves; rows at odd addresses. */
 #include "tests/cuda.h"
 extern "C" {
 #include "kernels/dot/dot.h"
@@ -46,7 +46,8 @@ static void picked(void)
     static float x[4 * N], want[OUT * N], got[OUT * N];
     static const uint32_t idx[OUT] = {3, 1, 2, 77, 99}, live = 3; /* those behind are not read */
     float *dx, *dout = (float *)cuda_room(sizeof got);
-    uint32_t *didx = (uint32_t *)cuda_copy(idx, sizeof idx), *dlive = (uint32_t *)cuda_copy(&live, 4);
+    uint32_t *didx = (uint32_t *)cuda_copy(idx, sizeof idx),
+             *dlive = (uint32_t *)cuda_copy(&live, 4);
 
     for (int i = 0; i < 4 * N; i++)
         x[i] = (float)i;

@@ -50,7 +50,8 @@ void vec_tanh_cuda(const float *x, float *y, size_t n, cudaStream_t s)
     if (n)
         vec<cu_tanh><<<blocks(n), THREADS, 0, s>>>(x, y, n);
 }
-void clamp_swiglu_cuda(const float *g, const float *u, float limit, float *h, size_t n, cudaStream_t s)
+void clamp_swiglu_cuda(const float *g, const float *u, float limit, float *h, size_t n,
+                       cudaStream_t s)
 {
     if (n)
         swiglu<<<blocks(n), THREADS, 0, s>>>(g, u, limit, h, n);

@@ -17,10 +17,8 @@ static const struct {
     host_fn *host;
     card_fn *card;
 } fn[] = {
-    {"exp", vec_exp, vec_exp_cuda},
-    {"sigmoid", vec_sigmoid, vec_sigmoid_cuda},
-    {"silu", vec_silu, vec_silu_cuda},
-    {"softplus", vec_softplus, vec_softplus_cuda},
+    {"exp", vec_exp, vec_exp_cuda},    {"sigmoid", vec_sigmoid, vec_sigmoid_cuda},
+    {"silu", vec_silu, vec_silu_cuda}, {"softplus", vec_softplus, vec_softplus_cuda},
     {"tanh", vec_tanh, vec_tanh_cuda},
 };
 enum { FUNCTIONS = sizeof fn / sizeof *fn, BATCH = 1 << 20, MOST_THREADS = 16 };
@@ -95,7 +93,8 @@ static void sweep(uint64_t step, int threads)
             exit(1);
     for (int i = 0; i < threads; i++)
         pthread_join(t[i], NULL);
-    CHECK(w.floats == ((1ull << 32) + step - 1) / step, "%llu floats", (unsigned long long)w.floats);
+    CHECK(w.floats == ((1ull << 32) + step - 1) / step, "%llu floats",
+          (unsigned long long)w.floats);
     for (int f = 0; f < FUNCTIONS; f++)
         CHECK(!w.wrong[f], "%s: %llu of %llu floats differ, the first at bits %08x", fn[f].name,
               (unsigned long long)w.wrong[f], (unsigned long long)w.floats, w.first_wrong[f]);

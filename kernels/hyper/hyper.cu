@@ -1,5 +1,5 @@
-/* Coefficients: a warp has a token, its lanes the rows of C, then the columns, in turn; every sum is one
- * lane's chain. The passes over the streams: a thread has one channel. */
+/* Coefficients: a warp has a token, its lanes the rows of C, then the columns, in turn; every sum
+ * is one lane's chain. The passes over the streams: a thread has one channel. */
 #include "kernels/func/func.cuh"
 #include "kernels/hyper/hyper_cuda.h"
 
@@ -30,8 +30,8 @@ static __device__ __forceinline__ void normalise(float *c, unsigned n, unsigned 
         c[i * step] = cu_canon(__fdiv_rn(c[i * step], sum));
 }
 
-static __global__ void mix(const float *m, const float *scale, const float *base, unsigned n, float eps,
-                           int iterations, float *pre, float *post, float *C)
+static __global__ void mix(const float *m, const float *scale, const float *base, unsigned n,
+                           float eps, int iterations, float *pre, float *post, float *C)
 {
     __shared__ float c[HYPER_STREAMS * HYPER_STREAMS];
     unsigned i = threadIdx.x;
@@ -40,7 +40,8 @@ static __global__ void mix(const float *m, const float *scale, const float *base
     m += t * (2 * n + n * n);
     if (i < n) {
         pre[t * n + i] = cu_canon(__fadd_rn(cu_sigmoid(__fmaf_rn(m[i], scale[0], base[i])), eps));
-        post[t * n + i] = cu_canon(__fmul_rn(2.0f, cu_sigmoid(__fmaf_rn(m[n + i], scale[1], base[n + i]))));
+        post[t * n + i] =
+            cu_canon(__fmul_rn(2.0f, cu_sigmoid(__fmaf_rn(m[n + i], scale[1], base[n + i]))));
         for (unsigned j = 0; j < n; j++)
             c[i * n + j] = __fmaf_rn(m[2 * n + i * n + j], scale[2], base[2 * n + i * n + j]);
         row_softmax(c + i * n, n, eps);
@@ -69,8 +70,8 @@ static __global__ void collapse(const float *pre, const float *X, unsigned n, si
     x[t * d + i] = cu_canon(acc);
 }
 
-static __global__ void expand(const float *post, const float *C, const float *y, float *X, unsigned n,
-                              size_t d)
+static __global__ void expand(const float *post, const float *C, const float *y, float *X,
+                              unsigned n, size_t d)
 {
     size_t i = blockIdx.x * (size_t)THREADS + threadIdx.x, t = blockIdx.y;
     float before[HYPER_STREAMS];
@@ -108,7 +109,8 @@ static dim3 grid_of(size_t d, unsigned n_tokens)
 }
 
 void hyper_mix_cuda(const float *m, const float *scale, const float *base, unsigned n, float eps,
-                    int iterations, float *pre, float *post, float *C, unsigned n_tokens, cudaStream_t s)
+                    int iterations, float *pre, float *post, float *C, unsigned n_tokens,
+                    cudaStream_t s)
 {
     if (n_tokens)
         mix<<<n_tokens, 32, 0, s>>>(m, scale, base, n, eps, iterations, pre, post, C);
@@ -121,14 +123,15 @@ void hyper_collapse_cuda(const float *pre, const float *X, unsigned n, size_t d,
         collapse<<<grid_of(d, n_tokens), THREADS, 0, s>>>(pre, X, n, d, x);
 }
 
-void hyper_expand_cuda(const float *post, const float *C, const float *y, float *X, unsigned n, size_t d,
-                       unsigned n_tokens, cudaStream_t s)
+void hyper_expand_cuda(const float *post, const float *C, const float *y, float *X, unsigned n,
+                       size_t d, unsigned n_tokens, cudaStream_t s)
 {
     if (d && n_tokens)
         expand<<<grid_of(d, n_tokens), THREADS, 0, s>>>(post, C, y, X, n, d);
 }
 
-void hyper_mean_cuda(const float *X, unsigned n, size_t d, float *x, unsigned n_tokens, cudaStream_t s)
+void hyper_mean_cuda(const float *X, unsigned n, size_t d, float *x, unsigned n_tokens,
+                     cudaStream_t s)
 {
     if (d && n_tokens)
         mean<<<grid_of(d, n_tokens), THREADS, 0, s>>>(X, n, d, x);

@@ -6,7 +6,8 @@ extern "C" {
 #include "kernels/hyper/hyper_cuda.h"
 
 enum { TOKENS = 4, MOST = HYPER_STREAMS, D = 333, M = 2 * MOST + MOST * MOST };
-static float m[TOKENS * M], base[M], pre[TOKENS * MOST], post[TOKENS * MOST], C[TOKENS * MOST * MOST];
+static float m[TOKENS * M], base[M], pre[TOKENS * MOST], post[TOKENS * MOST],
+    C[TOKENS * MOST * MOST];
 static float X[TOKENS * MOST * D], x[TOKENS * D], y[TOKENS * D], got[TOKENS * MOST * D];
 
 static void check(struct nasty *r, int kind, unsigned n, size_t d, int iterations)
@@ -31,13 +32,15 @@ static void check(struct nasty *r, int kind, unsigned n, size_t d, int iteration
     hyper_mix_cuda(dm, dscale, dbase, n, 1e-6f, iterations, dpre, dpost, dC, TOKENS, NULL);
     CUDA_OK(cudaGetLastError());
     for (int t = 0; t < TOKENS; t++)
-        hyper_mix(m + t * w, scale, base, n, 1e-6f, iterations, pre + t * n, post + t * n, C + t * n * n);
+        hyper_mix(m + t * w, scale, base, n, 1e-6f, iterations, pre + t * n, post + t * n,
+                  C + t * n * n);
     cuda_back(got, dpre, TOKENS * n * 4);
     CHECK(!memcmp(got, pre, TOKENS * n * 4), "pre, %u streams, kind %d", n, kind);
     cuda_back(got, dpost, TOKENS * n * 4);
     CHECK(!memcmp(got, post, TOKENS * n * 4), "post, %u streams, kind %d", n, kind);
     cuda_back(got, dC, TOKENS * n * n * 4);
-    CHECK(!memcmp(got, C, TOKENS * n * n * 4), "C, %u streams, %d iterations, kind %d", n, iterations, kind);
+    CHECK(!memcmp(got, C, TOKENS * n * n * 4), "C, %u streams, %d iterations, kind %d", n,
+          iterations, kind);
     hyper_collapse_cuda(dpre, dX, n, d, dx, TOKENS, NULL);
     for (int t = 0; t < TOKENS; t++)
         hyper_collapse_ref(pre + t * n, X + t * n * d, n, d, x + t * d);

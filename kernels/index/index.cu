@@ -1,5 +1,5 @@
-/* Pooled keys: a thread has one channel. Scores: eight threads have a pool, thread l the elements l, l +
- * 8, ... of its key, which is LANE8's lane l; three exchanges fold (additions commute). */
+/* Pooled keys: a thread has one channel. Scores: eight threads have a pool, thread l the elements
+ * l, l + 8, ... of its key, which is LANE8's lane l; three exchanges fold (additions commute). */
 #include "kernels/func/func.cuh"
 #include "kernels/index/index_cuda.h"
 
@@ -19,7 +19,8 @@ static __global__ void pools(const float *key, const float *gate, size_t ld, con
         pk[blockIdx.y * d + i] = cu_canon(__fdiv_rn(acc, (float)count));
         return;
     }
-#define MEMBER(s) (bias ? __fadd_rn(gate[(row0 + (s)) * ld + i], bias[(s) * d + i]) : gate[(row0 + (s)) * ld + i])
+#define MEMBER(s)                                                                                  \
+    (bias ? __fadd_rn(gate[(row0 + (s)) * ld + i], bias[(s)*d + i]) : gate[(row0 + (s)) * ld + i])
     for (unsigned s = 0; s < count; s++) {
         float a = MEMBER(s);
         m = s == 0 || a > m ? a : m;
@@ -71,8 +72,9 @@ static __global__ void scores(const float *q, const float *w, const float *pk, s
     }
 }
 
-void pools_cuda(const float *key, const float *gate, size_t ld, const float *bias, const uint32_t *first,
-                unsigned count, size_t d, float *pk, unsigned n_pools, cudaStream_t s)
+void pools_cuda(const float *key, const float *gate, size_t ld, const float *bias,
+                const uint32_t *first, unsigned count, size_t d, float *pk, unsigned n_pools,
+                cudaStream_t s)
 {
     dim3 grid((unsigned)((d + THREADS - 1) / THREADS), n_pools);
 
@@ -81,10 +83,10 @@ void pools_cuda(const float *key, const float *gate, size_t ld, const float *bia
 }
 
 void index_scores_cuda(const float *q, const float *w, const float *pk, size_t stride,
-                       const uint32_t *n_pools, unsigned n_heads, unsigned d, float scale, float *score,
-                       size_t lds, unsigned n_tokens, cudaStream_t s)
+                       const uint32_t *n_pools, unsigned n_heads, unsigned d, float scale,
+                       float *score, size_t lds, unsigned n_tokens, cudaStream_t s)
 {
     if (n_tokens)
-        scores<<<dim3(SCORE_BLOCKS, n_tokens), THREADS, 0, s>>>(q, w, pk, stride, n_pools, n_heads, d, scale,
-                                                                score, lds);
+        scores<<<dim3(SCORE_BLOCKS, n_tokens), THREADS, 0, s>>>(q, w, pk, stride, n_pools, n_heads,
+                                                                d, scale, score, lds);
 }

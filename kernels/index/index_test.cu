@@ -8,7 +8,8 @@ extern "C" {
 #include "kernels/index/index_cuda.h"
 
 enum { ROWS = 400, MOST_D = 140, POOLS = 9, TOKENS = 3, HEADS = 7, MOST_POOLS = 5000 };
-static float key[ROWS * MOST_D], gate[ROWS * MOST_D], bias[POOL_MEMBERS * MOST_D], want[POOLS * MOST_D];
+static float key[ROWS * MOST_D], gate[ROWS * MOST_D], bias[POOL_MEMBERS * MOST_D],
+    want[POOLS * MOST_D];
 static float got[TOKENS * MOST_POOLS], q[TOKENS * HEADS * MOST_D], w[TOKENS * HEADS];
 static float pk[MOST_POOLS * MOST_D], score[TOKENS * MOST_POOLS];
 
@@ -29,7 +30,8 @@ static void pooled(struct nasty *r, int kind, unsigned count, size_t d)
     dbias = (float *)cuda_copy(bias, sizeof bias);
     dfirst = (uint32_t *)cuda_copy(first, sizeof first);
     for (int how = 0; how < 3; how++) { /* mean, gated, gated with a bias */
-        pools_cuda(dkey, how ? dgate : NULL, d, how == 2 ? dbias : NULL, dfirst, count, d, dpk, POOLS, NULL);
+        pools_cuda(dkey, how ? dgate : NULL, d, how == 2 ? dbias : NULL, dfirst, count, d, dpk,
+                   POOLS, NULL);
         CUDA_OK(cudaGetLastError());
         for (int i = 0; i < POOLS; i++) {
             for (unsigned s = 0; s < count; s++) {
@@ -42,7 +44,8 @@ static void pooled(struct nasty *r, int kind, unsigned count, size_t d)
                 pool_mean(k, count, d, want + i * d);
         }
         cuda_back(got, dpk, POOLS * d * 4);
-        CHECK(!memcmp(got, want, POOLS * d * 4), "pools of %u, way %d, d %zu, kind %d", count, how, d, kind);
+        CHECK(!memcmp(got, want, POOLS * d * 4), "pools of %u, way %d, d %zu, kind %d", count, how,
+              d, kind);
     }
     CUDA_OK(cudaFree(dkey));
     CUDA_OK(cudaFree(dgate));
@@ -53,7 +56,8 @@ static void pooled(struct nasty *r, int kind, unsigned count, size_t d)
 
 static void scored(struct nasty *r, int kind, unsigned d, unsigned heads, int weighted)
 {
-    uint32_t n[TOKENS] = {MOST_POOLS, 1 + nasty_u32(r) % 100, 0}, *dn = (uint32_t *)cuda_copy(n, sizeof n);
+    uint32_t n[TOKENS] = {MOST_POOLS, 1 + nasty_u32(r) % 100, 0},
+             *dn = (uint32_t *)cuda_copy(n, sizeof n);
     size_t stride = d + 3;
     float *dq, *dw, *dpk, *dscore = (float *)cuda_room(sizeof score);
 
@@ -67,10 +71,10 @@ static void scored(struct nasty *r, int kind, unsigned d, unsigned heads, int we
     dpk = (float *)cuda_copy(pk, sizeof pk);
     memset(score, 0x55, sizeof score);
     for (int t = 0; t < TOKENS; t++)
-        index_scores_ref(q + t * heads * d, weighted ? w + t * heads : NULL, pk, stride, n[t], heads, d, 0.3f,
-                         score + t * MOST_POOLS);
-    index_scores_cuda(dq, weighted ? dw : NULL, dpk, stride, dn, heads, d, 0.3f, dscore, MOST_POOLS, TOKENS,
-                      NULL);
+        index_scores_ref(q + t * heads * d, weighted ? w + t * heads : NULL, pk, stride, n[t],
+                         heads, d, 0.3f, score + t * MOST_POOLS);
+    index_scores_cuda(dq, weighted ? dw : NULL, dpk, stride, dn, heads, d, 0.3f, dscore, MOST_POOLS,
+                      TOKENS, NULL);
     CUDA_OK(cudaGetLastError());
     cuda_back(got, dscore, sizeof score);
     CHECK(!memcmp(got, score, sizeof score), "scores, d %u, %u heads, kind %d", d, heads, kind);

@@ -1,10 +1,12 @@
-/* Who is needed by whom: integers only. A step's few pairs, or a prompt's thousands, by one block. */
+/* Who is needed by whom: integers only. A step's few pairs, or a prompt's thousands, by one block.
+ */
 #include "kernels/moe/items_cuda.h"
 
 enum { ITEM_THREADS = 1024 };
 
 /* One token: an item a place. */
-static __global__ void items_of_one(const uint32_t *ids, unsigned k, expert_item *items, uint32_t *n_items)
+static __global__ void items_of_one(const uint32_t *ids, unsigned k, expert_item *items,
+                                    uint32_t *n_items)
 {
     for (unsigned p = threadIdx.x; p < k; p += blockDim.x) {
         items[p].slot = ids[p];
@@ -16,10 +18,10 @@ static __global__ void items_of_one(const uint32_t *ids, unsigned k, expert_item
         *n_items = k;
 }
 
-/* One block; a thread has an expert (and every 1024th after it). It counts its pairs, learns how many
- * items stand before its own, and writes its items in the order of the pairs. */
-static __global__ void items_of_many(const uint32_t *ids, unsigned k, unsigned pairs, unsigned n_experts,
-                                     expert_item *items, uint32_t *n_items)
+/* One block; a thread has an expert (and every 1024th after it). It counts its pairs, learns how
+ * many items stand before its own, and writes its items in the order of the pairs. */
+static __global__ void items_of_many(const uint32_t *ids, unsigned k, unsigned pairs,
+                                     unsigned n_experts, expert_item *items, uint32_t *n_items)
 {
     __shared__ unsigned before[ITEM_THREADS];
     unsigned base = 0;

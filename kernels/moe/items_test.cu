@@ -9,14 +9,16 @@ extern "C" {
 static void items(struct nasty *r, unsigned n_tokens, unsigned k, unsigned n_experts)
 {
     unsigned pairs = n_tokens * k, want = 0, wrong = 0;
-    uint32_t *ids = (uint32_t *)malloc(pairs * sizeof *ids), *dids, *dn = (uint32_t *)cuda_room(4), n;
+    uint32_t *ids = (uint32_t *)malloc(pairs * sizeof *ids), *dids, *dn = (uint32_t *)cuda_room(4),
+             n;
     struct expert_item *got = (struct expert_item *)malloc(pairs * sizeof *got);
     struct expert_item *ditems = (struct expert_item *)cuda_room(pairs * sizeof *ditems);
 
     for (unsigned t = 0; t < n_tokens; t++)
         for (unsigned p = 0; p < k; p++) /* k different ones */
-            ids[t * k + p] = p ? (ids[t * k + p - 1] + 1 + nasty_u32(r) % (n_experts / k)) % n_experts
-                               : nasty_u32(r) % n_experts;
+            ids[t * k + p] =
+                p ? (ids[t * k + p - 1] + 1 + nasty_u32(r) % (n_experts / k)) % n_experts
+                  : nasty_u32(r) % n_experts;
     dids = (uint32_t *)cuda_copy(ids, pairs * sizeof *ids);
     moe_items_cuda(dids, k, n_tokens, n_experts, ditems, dn, NULL);
     CUDA_OK(cudaGetLastError());
@@ -35,8 +37,8 @@ static void items(struct nasty *r, unsigned n_tokens, unsigned k, unsigned n_exp
             }
     for (unsigned p = 0; n_tokens == 1 && p < k; p++, want++)
         wrong += got[p].slot != ids[p] || got[p].n_tok != 1 || got[p].tok[0] || got[p].row[0] != p;
-    CHECK(!wrong && n == want, "%u tokens, %u of %u experts: %u wrong, %u items, wanted %u", n_tokens, k,
-          n_experts, wrong, n, want);
+    CHECK(!wrong && n == want, "%u tokens, %u of %u experts: %u wrong, %u items, wanted %u",
+          n_tokens, k, n_experts, wrong, n, want);
     CUDA_OK(cudaFree(dids));
     CUDA_OK(cudaFree(ditems));
     CUDA_OK(cudaFree(dn));

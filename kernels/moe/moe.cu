@@ -1,5 +1,5 @@
-/* A thread makes one value of a token: its chain runs over the places in their order, whoever made the
- * rows. */
+/* A thread makes one value of a token: its chain runs over the places in their order, whoever made
+ * the rows. */
 #include "kernels/moe/moe_cuda.h"
 #include "kernels/num.cuh"
 
@@ -46,8 +46,8 @@ static __device__ __forceinline__ void store(float *acc, float4 a)
     store(acc + 3, a.w);
 }
 
-static __global__ void sum_near(const float *w, const float *rows, unsigned k, float *acc, size_t ld,
-                                size_t n)
+static __global__ void sum_near(const float *w, const float *rows, unsigned k, float *acc,
+                                size_t ld, size_t n)
 {
     size_t i = blockIdx.x * (size_t)THREADS + threadIdx.x, t = blockIdx.y;
     float a = 0.0f;
@@ -144,7 +144,8 @@ void vec_mul_cuda(float *x, const float *y, size_t n, cudaStream_t s)
         pairs<PAIR_MUL><<<blocks(n), THREADS, 0, s>>>(x, y, n);
 }
 
-void vec_fma1_cuda(const float *a, const float *y, float *x, size_t n, unsigned rows, cudaStream_t s)
+void vec_fma1_cuda(const float *a, const float *y, float *x, size_t n, unsigned rows,
+                   cudaStream_t s)
 {
     if (n && rows)
         fma1<<<grid_of(n, rows), THREADS, 0, s>>>(a, y, x, n);

@@ -11,7 +11,8 @@ enum { TOKENS = 5, MOST_K = 20, MOST_N = 1100 };
 static float w[TOKENS * MOST_K], acc[TOKENS * (MOST_N + 3)], got[TOKENS * (MOST_N + 3)];
 static float a[TOKENS], x[TOKENS * MOST_N], y[TOKENS * MOST_N], z[TOKENS * MOST_N];
 
-static void sums(struct nasty *r, int kind, unsigned k, size_t n, size_t extra, float *rows, float *mapped)
+static void sums(struct nasty *r, int kind, unsigned k, size_t n, size_t extra, float *rows,
+                 float *mapped)
 {
     size_t ld = n + extra;
     const float *order[TOKENS * MOST_K], **dat;

@@ -25,8 +25,8 @@ static __device__ __forceinline__ float one_over_root(float ss, size_t n, float 
 }
 
 template <norm_kind K>
-static __device__ __forceinline__ float value(const norm_args &a, float x, float m, float s, size_t i,
-                                              const float *act)
+static __device__ __forceinline__ float value(const norm_args &a, float x, float m, float s,
+                                              size_t i, const float *act)
 {
     if (K == NORM_LAYER)
         return cu_canon(__fmaf_rn(__fmul_rn(__fsub_rn(x, m), s), a.w[i], a.b[i]));
@@ -50,7 +50,8 @@ static __device__ __forceinline__ float around(const float *x, size_t n, float m
 
 /* the mean (LayerNorm; else 0) and the factor of one vector, by one warp */
 template <norm_kind K>
-static __device__ __forceinline__ void factors(const float *x, size_t n, float eps, float *m, float *s)
+static __device__ __forceinline__ void factors(const float *x, size_t n, float eps, float *m,
+                                               float *s)
 {
     float ss;
 

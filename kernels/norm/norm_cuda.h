@@ -1,6 +1,6 @@
-/* norm.h on a card: many vectors in one launch. Vector (row, piece) lies at x + row * ldx + piece * n
- * and goes to y + row * ldy + piece * n; x and y may be the same. Weights are n floats, the same for
- * all. Launches on a stream, no allocation, capturable. A NaN in y is 0x7fc00000. */
+/* norm.h on a card: many vectors in one launch. Vector (row, piece) lies at x + row * ldx + piece *
+ * n and goes to y + row * ldy + piece * n; x and y may be the same. Weights are n floats, the same
+ * for all. Launches on a stream, no allocation, capturable. A NaN in y is 0x7fc00000. */
 #pragma once
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
-/* Rules 21 and 22 on a card against the definition, by bits: every length to 70, then odd ones to more
- * than a block stages, in place too. */
+/* Rules 21 and 22 on a card against the definition, by bits: every length to 70, then odd ones to
+ * more than a block stages, in place too. */
 #include "tests/cuda.h"
 extern "C" {
 #include "kernels/func/nasty.h"
@@ -60,10 +60,12 @@ static void check(struct nasty *r, int kind, size_t n, unsigned pieces, size_t e
                 memset(want, 0x55, all * sizeof *want); /* what lies between the rows stays */
             for (unsigned i = 0; i < ROWS; i++)
                 for (unsigned p = 0; p < pieces; p++)
-                    reference(k, x + i * ld + p * n, act + i * ld + p * n, want + i * ld + p * n, n);
+                    reference(k, x + i * ld + p * n, act + i * ld + p * n, want + i * ld + p * n,
+                              n);
             cuda_back(got, dy, all * sizeof *got);
-            CHECK(!memcmp(want, got, all * sizeof *got), "%s, n %zu, %u pieces, values of kind %d%s",
-                  names[k], n, pieces, kind, in_place ? ", in place" : "");
+            CHECK(!memcmp(want, got, all * sizeof *got),
+                  "%s, n %zu, %u pieces, values of kind %d%s", names[k], n, pieces, kind,
+                  in_place ? ", in place" : "");
             CUDA_OK(cudaFree(dx));
             if (!in_place)
                 CUDA_OK(cudaFree(dy));
@@ -75,7 +77,8 @@ static void check(struct nasty *r, int kind, size_t n, unsigned pieces, size_t e
 
 int main(void)
 {
-    static const size_t lengths[] = {127, 128, 256, 511, 512, 513, 1000, 2048, 4096, 6143, 8192, 8193, 9000};
+    static const size_t lengths[] = {127,  128,  256,  511,  512,  513, 1000,
+                                     2048, 4096, 6143, 8192, 8193, 9000};
     struct nasty r = {31};
 
     if (!cuda_card())

@@ -4,8 +4,8 @@
 
 enum { THREADS = 128 };
 
-static __global__ void turn(float *x, size_t ldx, unsigned pairs, unsigned head_values, unsigned half,
-                            const float *cos, const float *sin, const uint32_t *pos)
+static __global__ void turn(float *x, size_t ldx, unsigned pairs, unsigned head_values,
+                            unsigned half, const float *cos, const float *sin, const uint32_t *pos)
 {
     unsigned i = blockIdx.x * THREADS + threadIdx.x;
 

@@ -10,7 +10,8 @@ extern "C" {
 enum { CTX = 300, TOKENS = 9 };
 static float x[TOKENS * 5000], got[TOKENS * 5000], c[CTX * 64], s[CTX * 64];
 
-static void check(struct nasty *r, int kind, unsigned heads, unsigned hd, unsigned n_rot, unsigned extra)
+static void check(struct nasty *r, int kind, unsigned heads, unsigned hd, unsigned n_rot,
+                  unsigned extra)
 {
     size_t ld = heads * hd + extra, all = TOKENS * ld;
     uint32_t pos[TOKENS], *dpos;
@@ -30,8 +31,10 @@ static void check(struct nasty *r, int kind, unsigned heads, unsigned hd, unsign
     cuda_back(got, dx, all * sizeof *got);
     for (int t = 0; t < TOKENS; t++)
         for (unsigned h = 0; h < heads; h++)
-            rope_neox_ref(x + t * ld + h * hd, n_rot, c + pos[t] * (n_rot / 2), s + pos[t] * (n_rot / 2));
-    CHECK(!memcmp(x, got, all * sizeof *x), "%u heads of %u, %u rotated, kind %d", heads, hd, n_rot, kind);
+            rope_neox_ref(x + t * ld + h * hd, n_rot, c + pos[t] * (n_rot / 2),
+                          s + pos[t] * (n_rot / 2));
+    CHECK(!memcmp(x, got, all * sizeof *x), "%u heads of %u, %u rotated, kind %d", heads, hd, n_rot,
+          kind);
     CUDA_OK(cudaFree(dx));
     CUDA_OK(cudaFree(dc));
     CUDA_OK(cudaFree(ds));

@@ -47,7 +47,8 @@ static __device__ __forceinline__ float cu_fold4(const float l[4])
     return __fadd_rn(__fadd_rn(l[0], l[2]), __fadd_rn(l[1], l[3]));
 }
 
-/* the largest of the warp's values; which of several zeros or NaN is open (rule 5: softmax alone) */
+/* the largest of the warp's values; which of several zeros or NaN is open (rule 5: softmax alone)
+ */
 static __device__ __forceinline__ float cu_warp_max(float v)
 {
     for (int h = 16; h; h /= 2) {

@@ -1,6 +1,6 @@
-/* Routers: a warp has one token; lane l has the experts l, l + 32, ..., which are SUM32's terms of lane
- * l. The first k are found one after the other, each the largest 64-bit key that is left: the order of
- * rule 26 above, the index (lower first) below. */
+/* Routers: a warp has one token; lane l has the experts l, l + 32, ..., which are SUM32's terms of
+ * lane l. The first k are found one after the other, each the largest 64-bit key that is left: the
+ * order of rule 26 above, the index (lower first) below. */
 #include <cuda_runtime.h>
 
 #include "kernels/func/func.cuh"
@@ -54,8 +54,8 @@ static __device__ void weights(float *w, const router_cuda &r)
 }
 
 /* rule 25 over the token's logits, into scores and the warp's shared copy */
-static __device__ __forceinline__ void softmax_scores(const router_cuda &r, const float *x, float *scores,
-                                                      float *copy)
+static __device__ __forceinline__ void softmax_scores(const router_cuda &r, const float *x,
+                                                      float *scores, float *copy)
 {
     unsigned lane = threadIdx.x;
     float m = __int_as_float(0xFF800000), l = 0.0f;
@@ -73,8 +73,8 @@ static __device__ __forceinline__ void softmax_scores(const router_cuda &r, cons
 }
 
 /* copy holds what is chosen by */
-static __device__ __forceinline__ void sigmoid_scores(const router_cuda &r, const float *x, float *scores,
-                                                      float *copy)
+static __device__ __forceinline__ void sigmoid_scores(const router_cuda &r, const float *x,
+                                                      float *scores, float *copy)
 {
     for (unsigned i = threadIdx.x; i < r.n; i += WARP) {
         float v = cu_canon(cu_sigmoid(x[i]));
@@ -157,13 +157,15 @@ static __device__ __forceinline__ unsigned long long block_most(unsigned long lo
     return key; /* thread 0's is right */
 }
 
-static __global__ void argmax(const float *x, size_t ldx, size_t n, uint32_t *best, argmax_scratch *all)
+static __global__ void argmax(const float *x, size_t ldx, size_t n, uint32_t *best,
+                              argmax_scratch *all)
 {
     argmax_scratch *a = all + blockIdx.y;
     const float *row = x + blockIdx.y * ldx;
     unsigned long long most = 0;
 
-    for (size_t i = blockIdx.x * (size_t)THREADS + threadIdx.x; i < n; i += gridDim.x * (size_t)THREADS) {
+    for (size_t i = blockIdx.x * (size_t)THREADS + threadIdx.x; i < n;
+         i += gridDim.x * (size_t)THREADS) {
         float v = row[i];
         if (v == v && v != __int_as_float(0xFF800000)) {
             unsigned long long key = order_place(v, (uint32_t)i);
@@ -187,8 +189,8 @@ static __global__ void argmax(const float *x, size_t ldx, size_t n, uint32_t *be
     best[blockIdx.y] = most ? ~(uint32_t)most : ARGMAX_NONE;
 }
 
-void argmax_cuda(const float *x, size_t ldx, size_t n, unsigned n_rows, uint32_t *best, void *scratch,
-                 cudaStream_t s)
+void argmax_cuda(const float *x, size_t ldx, size_t n, unsigned n_rows, uint32_t *best,
+                 void *scratch, cudaStream_t s)
 {
     size_t blocks = (n + 4 * THREADS - 1) / (4 * THREADS);
 

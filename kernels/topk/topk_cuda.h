@@ -1,5 +1,5 @@
-/* topk.h on a card: the routers of a batch, and the arg-max of rows of logits (ARITHMETIC.md rules 25,
- * 26, 37). Launches on a stream, no allocation, capturable. */
+/* topk.h on a card: the routers of a batch, and the arg-max of rows of logits (ARITHMETIC.md rules
+ * 25, 26, 37). Launches on a stream, no allocation, capturable. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -31,6 +31,6 @@ void router_sigmoid_cuda(const struct router_cuda *r, cudaStream_t s);
  * ARGMAX_NONE: the row has no other value. scratch: n_rows * argmax_cuda_scratch() bytes of device
  * memory, 8-byte aligned, zero before the first launch; every launch leaves it zero again. */
 size_t argmax_cuda_scratch(void);
-void argmax_cuda(const float *x, size_t ldx, size_t n, unsigned n_rows, uint32_t *best, void *scratch,
-                 cudaStream_t s);
+void argmax_cuda(const float *x, size_t ldx, size_t n, unsigned n_rows, uint32_t *best,
+                 void *scratch, cudaStream_t s);
 CUDA_END

@@ -1,5 +1,5 @@
-/* Rules 25, 26 and 37's arg-max on a card against the definition, by bits: ties, NaN, infinities, every
- * small n, many experts. */
+/* Rules 25, 26 and 37's arg-max on a card against the definition, by bits: ties, NaN, infinities,
+ * every small n, many experts. */
 #include "tests/cuda.h"
 extern "C" {
 #include "kernels/func/nasty.h"
@@ -10,7 +10,8 @@ extern "C" {
 #include <math.h>
 
 enum { TOKENS = 7, MOST = ROUTER_CUDA_EXPERTS, WIDE = 160001 };
-static float logits[TOKENS * MOST], bias[MOST], scores[TOKENS * MOST], select_by[MOST], w[TOKENS * MOST];
+static float logits[TOKENS * MOST], bias[MOST], scores[TOKENS * MOST], select_by[MOST],
+    w[TOKENS * MOST];
 static float got_scores[TOKENS * MOST], got_w[TOKENS * MOST];
 static uint32_t idx[TOKENS * MOST], got_idx[TOKENS * MOST];
 
@@ -52,16 +53,17 @@ static void router(struct nasty *r, int kind, unsigned n, unsigned k, int normal
         cuda_back(got_w, c.w, TOKENS * k * sizeof *w);
         for (int t = 0; t < TOKENS; t++)
             if (by)
-                router_sigmoid(logits + t * n, c.bias ? bias : NULL, n, k, normalise, c.floor, scale,
-                               scores + t * n, select_by, idx + t * k, w + t * k);
+                router_sigmoid(logits + t * n, c.bias ? bias : NULL, n, k, normalise, c.floor,
+                               scale, scores + t * n, select_by, idx + t * k, w + t * k);
             else
                 router_softmax(logits + t * n, n, k, normalise, c.floor, scale, scores + t * n,
                                idx + t * k, w + t * k);
-        CHECK(!memcmp(scores, got_scores, TOKENS * n * sizeof *scores), "scores %d, n %u, kind %d", by, n,
-              kind);
-        CHECK(!memcmp(idx, got_idx, TOKENS * k * sizeof *idx), "choice %d, n %u, k %u, kind %d", by, n, k,
-              kind);
-        CHECK(!memcmp(w, got_w, TOKENS * k * sizeof *w), "weights %d, n %u, k %u, kind %d", by, n, k, kind);
+        CHECK(!memcmp(scores, got_scores, TOKENS * n * sizeof *scores), "scores %d, n %u, kind %d",
+              by, n, kind);
+        CHECK(!memcmp(idx, got_idx, TOKENS * k * sizeof *idx), "choice %d, n %u, k %u, kind %d", by,
+              n, k, kind);
+        CHECK(!memcmp(w, got_w, TOKENS * k * sizeof *w), "weights %d, n %u, k %u, kind %d", by, n,
+              k, kind);
     }
     CUDA_OK(cudaFree(dl));
     CUDA_OK(cudaFree(db));
@@ -99,8 +101,8 @@ static void best_of(struct nasty *r, float *x, size_t n, size_t ld)
             CUDA_OK(cudaGetLastError());
             cuda_back(got, dbest, sizeof got);
             for (int t = 0; t < TOKENS; t++)
-                CHECK(got[t] == first_of(x + t * ld, n), "n %zu, kind %d, row %d: %u, wanted %u", n, kind, t,
-                      got[t], first_of(x + t * ld, n));
+                CHECK(got[t] == first_of(x + t * ld, n), "n %zu, kind %d, row %d: %u, wanted %u", n,
+                      kind, t, got[t], first_of(x + t * ld, n));
         }
         CUDA_OK(cudaFree(dx));
     }
