@@ -7,6 +7,7 @@
 # make install PREFIX=/usr/local
 # make cuda       CUDA kernels and their tests in build/cuda (needs nvcc; CUDA_ARCH=90: one kind of
 #                 card, quick; the default list is what releases carry)
+# make cuda-kernels   those of kernels/ alone: they need no library
 # make cuda-test  runs the CUDA tests; without a card they are skipped, and say so
 # make cuda-bench builds and runs the CUDA timings
 #
@@ -144,14 +145,17 @@ $(B)/cuda/obj/%.o: %.cu
 $(B)/cuda/lib/cuda.a: $(patsubst %.cu,$(B)/cuda/obj/%.o,$(CUDA_LIBSRC))
 	@mkdir -p $(@D); rm -f $@
 	ar rcs $@ $^
+$(B)/cuda/lib/kernels_cuda.a: $(patsubst %.cu,$(B)/cuda/obj/%.o,$(filter kernels/%,$(CUDA_LIBSRC)))
+	@mkdir -p $(@D); rm -f $@
+	ar rcs $@ $^
 # kernels know nothing but kernels: their tests and timings need no other library
 $(B)/cuda/lib/kernels.a: $(call obj,$(KERNELS))
 	@mkdir -p $(@D); rm -f $@
 	ar rcs $@ $^
 link_cuda = @mkdir -p $(@D); $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
-$(B)/cuda/test/kernels/%: $(B)/cuda/obj/kernels/%.o $(B)/cuda/lib/cuda.a $(B)/cuda/lib/kernels.a
+$(B)/cuda/test/kernels/%: $(B)/cuda/obj/kernels/%.o $(B)/cuda/lib/kernels_cuda.a $(B)/cuda/lib/kernels.a
 	$(link_cuda) $(CUDA_LIBS)
-$(B)/cuda/bench/kernels/%: $(B)/cuda/obj/kernels/%.o $(B)/cuda/lib/cuda.a $(B)/cuda/lib/kernels.a
+$(B)/cuda/bench/kernels/%: $(B)/cuda/obj/kernels/%.o $(B)/cuda/lib/kernels_cuda.a $(B)/cuda/lib/kernels.a
 	$(link_cuda) $(CUDA_LIBS)
 $(B)/cuda/test/%: $(B)/cuda/obj/%.o $(B)/cuda/lib/cuda.a $(B)/lib/all.a
 	$(link_cuda) -fopenmp $(LDLIBS) $(CUDA_LIBS)
@@ -159,6 +163,7 @@ $(B)/cuda/bench/%: $(B)/cuda/obj/%.o $(B)/cuda/lib/cuda.a $(B)/lib/all.a
 	$(link_cuda) -fopenmp $(LDLIBS) $(CUDA_LIBS)
 
 cuda: $(B)/cuda/lib/cuda.a $(CUDA_TESTS)
+cuda-kernels: $(filter $(B)/cuda/test/kernels/% $(B)/cuda/bench/kernels/%,$(CUDA_TESTS) $(CUDA_BENCHES))
 cuda-test: cuda
 	@set -e; for t in $(CUDA_TESTS); do echo "$$t"; $$t; done
 cuda-bench: $(CUDA_BENCHES)
@@ -183,7 +188,7 @@ compile_commands.json:
 clean:
 	rm -rf build
 
-.PHONY: all cuda cuda-test cuda-bench tests fuzzers test check bench fuzz install clean compile_commands.json
+.PHONY: all cuda cuda-kernels cuda-test cuda-bench tests fuzzers test check bench fuzz install clean compile_commands.json
 .SECONDARY:
 # make reads what each object was made from
 -include $(shell find $(B)/obj $(B)/cuda/obj -name '*.d' 2>/dev/null)

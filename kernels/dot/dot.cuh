@@ -1,13 +1,15 @@
 /* Products of quantised rows with one to eight vectors on a card (ARITHMETIC.md rules 8 to 14), bound
  * by reading the weights. Included by the types' .cu files; the kernels below are the same for all.
  *
- * A block of WARPS warps takes a range of rows and goes through it in tiles of a few rows.
- *   - The tile's bytes are copied to shared memory as they lie in the file, STAGES - 1 tiles ahead.
+ * A block of WARPS warps and one more takes a range of rows and goes through it in tiles of a few rows,
+ * with one meeting a tile.
+ *   - The last warp copies the tile's bytes to shared memory as they lie in the file, STAGES - 1 tiles
+ *     ahead.
  *   - Integers (rule 10): a warp takes 1024 values of a row, a thread 32 of them (open.cuh). Its part
  *     of the vectors stays in registers from row to row. Sums of a unit of 256 are joined over its
  *     eight threads; several rows, vectors and both kinds of sums (S, T) at once, so that each
  *     exchange halves what a thread still holds. A thread then writes (f, float(S)) of a unit.
- *   - Floats (rules 11 and 12): one tile later a thread reads the pairs of one chain in ascending
+ *   - Floats (rules 11 and 12): one tile later a thread of the last warp reads the pairs of one chain in ascending
  *     order and runs it. Four lanes (eight with minima) of one result sit side by side in a warp and
  *     fold by two exchanges.
  * No sum's grouping depends on rows, vectors or blocks: integers are exact, and a chain is one
@@ -19,13 +21,13 @@
 #include "kernels/func/func.cuh"
 #include "kernels/quantise/quantise.cuh"
 
-enum { WARPS = 8, THREADS = 32 * WARPS, STAGES = 3, MAX_TOKENS = 8 };
+enum { WARPS = 8, THREADS = 32 * (WARPS + 1), STAGES = 3, MAX_TOKENS = 8 };
 
 /* what a thread does at once for NT vectors */
 template <class T, int NT> struct shape {
     static constexpr int KINDS = T::M ? 2 : 1; /* S, T */
     static constexpr bool WIDE = T::UNIT == 256;
-    static constexpr int WANT = WIDE ? 8 / (NT * KINDS) : 4 / NT;
+    static constexpr int WANT = WIDE ? 8 / (NT * KINDS) : 2 / NT;
     static constexpr int ROWS = WANT > 4 ? 4 : WANT < 1 ? 1 : WANT;
     static constexpr int VALUES = ROWS * NT * KINDS;
     static constexpr int GROUPS = (VALUES + 7) / 8; /* of sums joined by one round of exchanges */
@@ -35,10 +37,10 @@ template <class T, int NT> struct shape {
 /* sizes of one launch, the same for every block */
 struct tiling {
     uint32_t n_cols, n_units, n_super; /* a row's values, units, pieces of 256 values */
-    uint32_t row_shift, stage_row;     /* log2 of a tile's rows; bytes of a row in shared memory */
-    uint32_t chunks;                   /* sixteen-byte pieces of a row, at most */
+    uint32_t row_shift;                /* log2 of a tile's rows */
     uint32_t part_row;                 /* (f, S) pairs of a row and vector */
-    uint32_t table_at, stage_at, stage_bytes, part_at, vec_at, vec_stride; /* in shared memory */
+    /* in shared memory; a stage holds one piece a matrix */
+    uint32_t table_at, stage_at, stage_bytes, piece_bytes, part_at, vec_at, vec_stride;
 };
 
 /* where the rows of a range come from and the vectors they meet */
@@ -88,31 +90,54 @@ static __device__ __forceinline__ void next_may_start(void)
 #endif
 }
 
-template <int MATS>
-static __device__ __forceinline__ const uint8_t *row_at(const source &s, uint32_t row)
+/* n_rows rows of one matrix from `row` on, which lie side by side, by one warp: from the sixteen bytes
+ * that they begin in to those that they end in */
+static __device__ __forceinline__ void copy_piece(const uint8_t *w, size_t row_bytes, uint32_t row,
+                                                  uint32_t n_rows, uint8_t *to)
 {
-    return MATS == 2 ? (row & 1 ? s.w[1] : s.w[0]) + row / 2 * s.row_bytes
-                     : s.w[0] + row * s.row_bytes;
-}
+    const uint8_t *from = w + row * row_bytes;
+    uint32_t shift = (uint32_t)(size_t)from & 15, lane = threadIdx.x & 31;
+    uint32_t n = (shift + n_rows * (uint32_t)row_bytes + 15) / 16;
 
-/* rows row0 .. row0 + n - 1 into a stage, each from the sixteen bytes that it begins in */
+    from = from - shift + 16 * lane;
+    to += 16 * lane;
+#pragma unroll 4
+    for (uint32_t c = lane; c < n; c += 32, from += 512, to += 512)
+        copy16(to, from);
+}
 template <int MATS>
 static __device__ __forceinline__ void copy_rows(const tiling &g, const source &s, uint8_t *stage,
                                                  uint32_t row0, uint32_t n)
 {
-    uint32_t r = threadIdx.x / g.chunks, c = threadIdx.x % g.chunks;
-    uint32_t dr = THREADS / g.chunks, dc = THREADS % g.chunks;
+    copy_piece(s.w[0], s.row_bytes, row0 / MATS, n / MATS, stage);
+    if (MATS == 2)
+        copy_piece(s.w[1], s.row_bytes, row0 / 2, n / 2, stage + g.piece_bytes);
+}
 
-    while (r < n) {
-        const uint8_t *from = row_at<MATS>(s, row0 + r);
-        uint32_t shift = (uint32_t)(size_t)from & 15;
+/* where the rows of a tile lie in its stage */
+struct view {
+    const uint8_t *first[2];
+    uint32_t row_bytes;
+};
+template <class T, int MATS>
+static __device__ __forceinline__ view look(const tiling &g, const source &s, const uint8_t *stage,
+                                            uint32_t row0)
+{
+    view v;
 
-        if (16 * c < shift + s.row_bytes)
-            copy16(stage + r * g.stage_row + 16 * c, from - shift + 16 * c);
-        r += dr, c += dc;
-        if (c >= g.chunks)
-            c -= g.chunks, r++;
+    v.row_bytes = (uint32_t)s.row_bytes;
+    v.first[0] = stage;
+    v.first[1] = stage + g.piece_bytes;
+    if (T::BYTES % 16) {
+        v.first[0] += ((uint32_t)(size_t)s.w[0] + row0 / MATS * v.row_bytes) & 15;
+        v.first[1] += ((uint32_t)(size_t)s.w[1] + row0 / MATS * v.row_bytes) & 15;
     }
+    return v;
+}
+template <int MATS> static __device__ __forceinline__ const uint8_t *row_in(const view &v, int r)
+{
+    return MATS == 2 ? (r & 1 ? v.first[1] : v.first[0]) + r / 2 * v.row_bytes
+                     : v.first[0] + r * v.row_bytes;
 }
 
 /* ---- integers ---- */
@@ -120,7 +145,7 @@ static __device__ __forceinline__ void copy_rows(const tiling &g, const source &
 /* the vectors' 32 values of this thread, and what its results are multiplied with */
 template <class T, int NT> struct held {
     uint32_t q[NT][8];
-    int sum[T::M ? NT : 1][2]; /* of q over the halves; T::M > 0: over all 32 in [0] */
+    int sum[T::M ? NT : 1]; /* of q: over the halves, 16 bits each; T::M > 0: over all 32 */
     float d[shape<T, NT>::WIDE ? shape<T, NT>::GROUPS : NT];
 };
 
@@ -190,11 +215,11 @@ static __device__ __forceinline__ void hold(const tiling &g, const source &s, in
         }
         if constexpr (T::M < 0) {
             const int16_t *sum = (const int16_t *)(s.vec[t] + cu_act_sum_at(g.n_cols, 256));
-            h.sum[t][0] = sum[16 * super + T::at(part, 0) / 16];
-            h.sum[t][1] = sum[16 * super + T::at(part, 4) / 16];
+            h.sum[t] = (uint16_t)sum[16 * super + T::at(part, 0) / 16] |
+                       sum[16 * super + T::at(part, 4) / 16] << 16;
         } else if constexpr (T::M > 0) {
-            h.sum[t][0] = ((const int32_t *)(s.vec[t] + cu_act_sum_at(g.n_cols, 32)))[8 * super +
-                                                                                      part];
+            h.sum[t] =
+                ((const int32_t *)(s.vec[t] + cu_act_sum_at(g.n_cols, 32)))[8 * super + part];
         }
         if constexpr (!S::WIDE)
             h.d[t] = ((const float *)(s.vec[t] + cu_act_d_at(g.n_cols)))[8 * super + part];
@@ -229,29 +254,30 @@ static __device__ __forceinline__ void sums(const opened &o, const held<T, NT> &
 
 #pragma unroll
     for (int t = 0; t < NT; t++) {
-        int a = dot16(o.w, h.q[t]);
+        int a = dot16(o.w, h.q[t]), b;
 
-        if constexpr (T::SUB == 16)
-            x[t * KINDS] = o.scale[0] * a + o.scale[1] * dot16(o.w + 4, h.q[t] + 4);
-        else if constexpr (T::SUB == 32 && T::MIXED)
-            x[t * KINDS] = o.scale[0] * (a + dot16(o.w + 4, h.q[t] + 4));
-        else if constexpr (T::SUB == 32)
-            x[t * KINDS] = o.scale[0] * a + o.scale[1] * dot16(o.w + 4, h.q[t] + 4);
-        else
-            x[t * KINDS] = a + dot16(o.w + 4, h.q[t] + 4);
+        if constexpr (T::SUB == 0 || (T::SUB == 32 && T::MIXED)) {
+            b = a; /* one scale or none: one sum */
+#pragma unroll
+            for (int i = 4; i < 8; i++)
+                b = __dp4a((int)o.w[i], (int)h.q[t][i], b);
+            x[t * KINDS] = T::SUB ? o.scale[0] * b : b;
+        } else {
+            b = dot16(o.w + 4, h.q[t] + 4);
+            x[t * KINDS] = o.scale[0] * a + o.scale[1] * b;
+        }
         if constexpr (T::M < 0)
-            x[t * KINDS + 1] = o.min[0] * h.sum[t][0] + o.min[1] * h.sum[t][1];
+            x[t * KINDS + 1] = __dp2a_lo(h.sum[t], (int)o.mins, 0);
         else if constexpr (T::M > 0)
-            x[t * KINDS + 1] = h.sum[t][0];
+            x[t * KINDS + 1] = h.sum[t];
     }
 }
 
 /* rows r .. r + ROWS - 1 of the tile, those below end count; this warp's 1024 values */
 template <class T, int NT, int MATS>
-static __device__ __forceinline__ void integers(const tiling &g, const source &s,
-                                                const uint8_t *stage, const uint8_t *table,
-                                                float2 *parts, uint32_t row0, int r, int end,
-                                                int super, int part, int lane, bool in,
+static __device__ __forceinline__ void integers(const tiling &g, const view &v,
+                                                const uint8_t *table, float2 *parts, int r,
+                                                int end, int super, int part, int lane, bool in,
                                                 const held<T, NT> &h)
 {
     using S = shape<T, NT>;
@@ -261,11 +287,7 @@ static __device__ __forceinline__ void integers(const tiling &g, const source &s
 #pragma unroll
     for (int k = 0; k < S::ROWS; k++) {
         int at = r + k < end ? r + k : end - 1;
-        const uint8_t *row = stage + at * g.stage_row;
-
-        if (T::BYTES % 16) /* a row begins where it begins */
-            row += (size_t)row_at<MATS>(s, row0 + at) & 15;
-        const uint8_t *b = block_at<T>(row, super, part);
+        const uint8_t *b = block_at<T>(row_in<MATS>(v, at), super, part);
 
         T::open(b, part, table, &o);
         if constexpr (S::WIDE) {
@@ -299,14 +321,11 @@ static __device__ __forceinline__ void integers(const tiling &g, const source &s
 #pragma unroll
         for (int k = 0; k < S::GROUPS; k++) {
             join8<S::VALUES>(x + 8 * k, lane);
-            int v = 8 * k + my_value<S::VALUES>(lane), kind = v % S::KINDS;
-            int t = v / S::KINDS % NT, at = r + v / (S::KINDS * NT);
+            int i = 8 * k + my_value<S::VALUES>(lane), kind = i % S::KINDS;
+            int t = i / S::KINDS % NT, at = r + i / (S::KINDS * NT);
 
             if (in && at < end && my_turn<S::VALUES>(lane)) {
-                const uint8_t *row = stage + at * g.stage_row;
-                if (T::BYTES % 16)
-                    row += (size_t)row_at<MATS>(s, row0 + at) & 15;
-                float d = T::factor(row + super * T::BYTES, kind, 0);
+                float d = T::factor(row_in<MATS>(v, at) + super * T::BYTES, kind, 0);
                 parts[(at * NT + t) * g.part_row + super * S::KINDS + kind] =
                     make_float2(__fmul_rn(d, h.d[k]), __int2float_rn(x[8 * k]));
             }
@@ -320,15 +339,25 @@ static __device__ __forceinline__ void integers(const tiling &g, const source &s
 template <class T, int LANES>
 static __device__ __forceinline__ float chain(const float2 *p, uint32_t n_units, int l)
 {
-    constexpr int KINDS = T::M ? 2 : 1, STEP = T::UNIT == 256 ? 1 : 4;
+    constexpr int KINDS = T::M ? 2 : 1, STEP = T::UNIT == 256 ? 1 : 4, AT_ONCE = 8;
     uint32_t first = T::UNIT == 256 ? 0 : l % 4, kind = T::UNIT == 256 ? l : l / 4;
+    uint32_t n = (n_units + STEP - 1 - first) / STEP;
     float acc = 0;
 
-#pragma unroll 8
-    for (uint32_t u = first; u < n_units; u += STEP) {
-        float2 v = p[u * KINDS + kind];
-        acc = __fmaf_rn(v.x, v.y, acc);
+    p += first * KINDS + kind;
+#pragma unroll 1
+    for (; n >= AT_ONCE; n -= AT_ONCE, p += AT_ONCE * STEP * KINDS) {
+        float2 v[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            v[i] = p[i * STEP * KINDS];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            acc = __fmaf_rn(v[i].x, v[i].y, acc);
     }
+#pragma unroll 1
+    for (; n; n--, p += STEP * KINDS)
+        acc = __fmaf_rn(p->x, p->y, acc);
     if (T::UNIT != 256) {
         acc = __fadd_rn(acc, __shfl_xor_sync(~0u, acc, 2));
         acc = __fadd_rn(acc, __shfl_xor_sync(~0u, acc, 1));
@@ -340,17 +369,19 @@ static __device__ __forceinline__ float chain(const float2 *p, uint32_t n_units,
     return cu_canon(__fadd_rn(acc, 0.0f));
 }
 
-/* Rows row0 .. row0 + n - 1 of the tile of which `parts` are complete; `turn` spreads the work over
- * the warps. put(row, t, y, y of the row after it): called once for each result, or with two
- * matrices once for each pair. */
+/* The n rows of the tile of which `parts` are complete, 32 chains at a time: the last warp takes the
+ * first of them, the warp before it the next, and so on. put(row, t, y, y of the row after it): called
+ * once for each result, or with two matrices once for each pair. */
 template <class T, int NT, int MATS, class PUT>
 static __device__ __forceinline__ void floats(const tiling &g, const float2 *parts, uint32_t n,
-                                              uint32_t turn, PUT put)
+                                              PUT put)
 {
     constexpr int LANES = shape<T, NT>::LANES;
     uint32_t work = n * NT * LANES;
 
-    for (uint32_t c = (threadIdx.x + 32 * turn) % THREADS; (c & ~31u) < work; c += THREADS) {
+#pragma unroll 1
+    for (uint32_t c = 32 * (WARPS - threadIdx.x / 32) + (threadIdx.x & 31); (c & ~31u) < work;
+         c += THREADS) {
         uint32_t l = c % LANES, i = c / LANES, mat = i % MATS, t = i / MATS % NT;
         uint32_t r = i / (MATS * NT) * MATS + mat;
         bool in = c < work;
@@ -375,57 +406,65 @@ static __device__ __forceinline__ void rows_range(const tiling &g, const source 
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, part = lane & 7;
     const uint32_t rows = 1u << g.row_shift, n_tiles = (end - begin + rows - 1) >> g.row_shift;
     const uint32_t n_quads = (g.n_super + 3) / 4, items = n_quads << g.row_shift;
-    const uint32_t item0 = items * warp / WARPS, item1 = items * (warp + 1) / WARPS;
+    const uint32_t item0 = items * warp / WARPS, item1 = items * (warp + 1) / WARPS; /* of a warp */
     const uint8_t *table = smem + g.table_at;
     float2 *parts = (float2 *)(smem + g.part_at);
     const uint32_t parts_each = rows * NT * g.part_row;
     uint32_t quad_held = ~0u;
     held<T, NT> h;
-    int super = 0;
+    int super = 0, at_part = 0;
     bool in = false;
 
-    for (uint32_t i = 0; i < STAGES - 1; i++) {
-        uint32_t at = begin + (i << g.row_shift);
-        if (i < n_tiles)
-            copy_rows<MATS>(g, s, smem + g.stage_at + i * g.stage_bytes, at, min(rows, end - at));
-        copies_close();
-    }
+    if (warp == WARPS)
+        for (uint32_t i = 0; i < STAGES - 1; i++) {
+            uint32_t at = begin + (i << g.row_shift);
+            if (i < n_tiles)
+                copy_rows<MATS>(g, s, smem + g.stage_at + i * g.stage_bytes, at,
+                                min(rows, end - at));
+            copies_close();
+        }
     meet();
     for (uint32_t i = 0; i < n_tiles; i++) {
         uint32_t row0 = begin + (i << g.row_shift), n = min(rows, end - row0);
-        uint32_t ahead = i + STAGES - 1;
         const uint8_t *stage = smem + g.stage_at + i % STAGES * g.stage_bytes;
 
-        copies_wait<STAGES - 2>();
+        if (warp == WARPS)
+            copies_wait<STAGES - 2>();
         __syncthreads(); /* the tile is there; everybody has left the stage that is filled next */
-        if (ahead < n_tiles) {
-            uint32_t at = begin + (ahead << g.row_shift);
-            copy_rows<MATS>(g, s, smem + g.stage_at + ahead % STAGES * g.stage_bytes, at,
-                            min(rows, end - at));
+        if (warp == WARPS) {
+            uint32_t ahead = i + STAGES - 1, at = begin + (ahead << g.row_shift);
+
+            if (ahead < n_tiles)
+                copy_rows<MATS>(g, s, smem + g.stage_at + ahead % STAGES * g.stage_bytes, at,
+                                min(rows, end - at));
+            copies_close();
         }
-        copies_close();
         if (i)
-            floats<T, NT, MATS>(g, parts + (i - 1) % 2 * parts_each, rows, i,
+            floats<T, NT, MATS>(g, parts + (i - 1) % 2 * parts_each, rows,
                                 [&](uint32_t r, uint32_t t, float y, float y2) {
                                     put(row0 - rows + r, t, y, y2);
                                 });
+        if (warp == WARPS)
+            continue;
+        view v = look<T, MATS>(g, s, stage, row0);
         for (uint32_t item = item0; item < item1;) {
             uint32_t quad = item >> g.row_shift, r = item & (rows - 1);
             uint32_t upto = min(rows, r + (item1 - item)), stop = min(upto, n);
 
             if (quad != quad_held) {
                 super = 4 * quad + lane / 8;
-                in = S::WIDE          ? (uint32_t)super < g.n_super
+                in = S::WIDE         ? (uint32_t)super < g.n_super
                      : T::UNIT == 32 ? 8u * super + part < g.n_units
                                      : 16u * super + 2 * part < g.n_units;
-                if (!in)
-                    super = 0; /* reads what is there, writes nothing */
-                hold<T, NT>(g, s, super, in ? part : 0, lane, h);
+                if (!in) /* reads what is there, writes nothing */
+                    super = 0;
+                at_part = in ? part : 0;
+                hold<T, NT>(g, s, super, at_part, lane, h);
                 quad_held = quad;
             }
             for (uint32_t k = r; k < stop; k += S::ROWS)
-                integers<T, NT, MATS>(g, s, stage, table, parts + i % 2 * parts_each, row0, k, stop,
-                                      super, in ? part : 0, lane, in, h);
+                integers<T, NT, MATS>(g, v, table, parts + i % 2 * parts_each, k, stop, super,
+                                      at_part, lane, in, h);
             item += upto - r;
         }
     }
@@ -433,7 +472,7 @@ static __device__ __forceinline__ void rows_range(const tiling &g, const source 
     __syncthreads();
     if (n_tiles) {
         uint32_t row0 = begin + ((n_tiles - 1) << g.row_shift);
-        floats<T, NT, MATS>(g, parts + (n_tiles - 1) % 2 * parts_each, end - row0, n_tiles,
+        floats<T, NT, MATS>(g, parts + (n_tiles - 1) % 2 * parts_each, end - row0,
                             [&](uint32_t r, uint32_t t, float y, float y2) {
                                 put(row0 + r, t, y, y2);
                             });

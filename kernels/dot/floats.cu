@@ -5,7 +5,7 @@ extern "C" {
 #include "kernels/dot/dot_cuda.h"
 }
 
-enum { ROWS = 4 };
+enum { ROWS = 4, FLOAT_WARPS = 8, FLOAT_THREADS = 32 * FLOAT_WARPS };
 
 struct f32 {
     typedef uint32_t bits;
@@ -73,7 +73,7 @@ static __device__ __forceinline__ void four_rows(const uint8_t *w, size_t row_by
         }
 }
 
-template <class T, int NT> __global__ void __launch_bounds__(THREADS)
+template <class T, int NT> __global__ void __launch_bounds__(FLOAT_THREADS)
     float_rows(const __grid_constant__ dot_cuda_rows j)
 {
     uint32_t first = blockIdx.y * NT, n_tok = j.n_tok - first;
@@ -85,8 +85,8 @@ template <class T, int NT> __global__ void __launch_bounds__(THREADS)
         uint32_t i = first + (t < n_tok ? t : n_tok - 1);
         vec[t] = (const float *)(j.acts + j.a_stride * (j.idx ? j.idx[i] : i));
     }
-    for (uint32_t g = blockIdx.x * WARPS + threadIdx.x / 32; g * ROWS < j.n_rows;
-         g += gridDim.x * WARPS)
+    for (uint32_t g = blockIdx.x * FLOAT_WARPS + threadIdx.x / 32; g * ROWS < j.n_rows;
+         g += gridDim.x * FLOAT_WARPS)
         four_rows<T, NT>(j.w, j.row_bytes, j.n_cols, vec, g * ROWS, j.n_rows,
                          [&](uint32_t r, uint32_t t, float y) {
                              if (t >= n_tok)
@@ -100,7 +100,7 @@ template <class T, int NT> __global__ void __launch_bounds__(THREADS)
 }
 
 /* blockIdx.y walks over items */
-template <class T> __global__ void __launch_bounds__(THREADS)
+template <class T> __global__ void __launch_bounds__(FLOAT_THREADS)
     float_items(const __grid_constant__ dot_cuda_experts j)
 {
     before_is_done();
@@ -113,8 +113,8 @@ template <class T> __global__ void __launch_bounds__(THREADS)
             const float *vec[1] = {j.acts
                                        ? (const float *)(j.acts + j.a_stride * item.tok[k])
                                        : j.hidden + item.row[k] * j.ld_hidden};
-            for (uint32_t g = blockIdx.x * WARPS + threadIdx.x / 32; g * ROWS < j.n_rows;
-                 g += gridDim.x * WARPS)
+            for (uint32_t g = blockIdx.x * FLOAT_WARPS + threadIdx.x / 32; g * ROWS < j.n_rows;
+                 g += gridDim.x * FLOAT_WARPS)
                 four_rows<T, 1>((const uint8_t *)slot.w[j.which], j.row_bytes, j.n_cols, vec,
                                 g * ROWS, j.n_rows, [&](uint32_t r, uint32_t, float y) {
                                     if (scale != 1.0f)
@@ -127,26 +127,26 @@ template <class T> __global__ void __launch_bounds__(THREADS)
 
 template <class T> static int launch_rows(const dot_cuda_rows *j)
 {
-    uint32_t groups = (j->n_rows + ROWS * WARPS - 1) / (ROWS * WARPS);
+    uint32_t groups = (j->n_rows + ROWS * FLOAT_WARPS - 1) / (ROWS * FLOAT_WARPS);
 
     if (!j->n_rows || !j->n_tok)
         return 0;
     if ((size_t)j->w % sizeof(typename T::bits) || j->row_bytes % sizeof(typename T::bits))
         return cudaErrorInvalidValue;
     if (j->n_tok == 1)
-        float_rows<T, 1><<<groups, THREADS, 0, j->stream>>>(*j);
+        float_rows<T, 1><<<groups, FLOAT_THREADS, 0, j->stream>>>(*j);
     else if (j->n_tok <= 4)
-        float_rows<T, 4><<<groups, THREADS, 0, j->stream>>>(*j);
+        float_rows<T, 4><<<groups, FLOAT_THREADS, 0, j->stream>>>(*j);
     else
-        float_rows<T, 8><<<dim3(groups, (j->n_tok + 7) / 8), THREADS, 0, j->stream>>>(*j);
+        float_rows<T, 8><<<dim3(groups, (j->n_tok + 7) / 8), FLOAT_THREADS, 0, j->stream>>>(*j);
     return cudaGetLastError();
 }
 template <class T> static int launch_items(const dot_cuda_experts *j)
 {
     enum { ITEMS_AT_ONCE = 8 };
-    uint32_t groups = (j->n_rows + ROWS * WARPS - 1) / (ROWS * WARPS);
+    uint32_t groups = (j->n_rows + ROWS * FLOAT_WARPS - 1) / (ROWS * FLOAT_WARPS);
 
-    float_items<T><<<dim3(groups, ITEMS_AT_ONCE), THREADS, 0, j->stream>>>(*j);
+    float_items<T><<<dim3(groups, ITEMS_AT_ONCE), FLOAT_THREADS, 0, j->stream>>>(*j);
     return cudaGetLastError();
 }
 template <class T> static int load_kernels(void)

@@ -83,10 +83,10 @@ static __device__ __forceinline__ void item_rows(const tiling &g, const dot_cuda
                 const float *x = j.hidden + item.row[i] * j.ld_hidden;
                 int warp = threadIdx.x / 32;
                 if (T::UNIT == 256)
-                    for (uint32_t u = warp; u < j.n_cols / 256; u += WARPS)
+                    for (uint32_t u = warp; u < j.n_cols / 256; u += WARPS + 1)
                         cu_quantise_256(x + 256 * u, u, j.n_cols, to);
                 else
-                    for (uint32_t u = 4 * warp; u < j.n_cols / 32; u += 4 * WARPS)
+                    for (uint32_t u = 4 * warp; u < j.n_cols / 32; u += 4 * (WARPS + 1))
                         cu_quantise_4x32(x + 32 * u, u, j.n_cols, to);
             }
         },
@@ -159,24 +159,25 @@ static inline int room_of_card(room *r)
 
 /* Bytes of shared memory for tiles of 1 << row_shift rows, and where everything lies in it. */
 template <class T>
-static uint32_t lay_out(tiling *g, size_t row_bytes, int row_shift, int n_tok, bool makes_vectors)
+static uint32_t lay_out(tiling *g, size_t row_bytes, int row_shift, int n_tok, int mats,
+                        bool makes_vectors)
 {
-    uint32_t rows = 1u << row_shift, kinds = T::M ? 2 : 1;
-    bool aligned = row_bytes % 16 == 0;
-    uint32_t at;
+    uint32_t rows = 1u << row_shift, kinds = T::M ? 2 : 1, at = (T::TABLE + 63) & ~63u;
+    uint32_t lanes = shape<T, 1>::LANES;
 
     g->n_units = g->n_cols / T::UNIT;
     g->n_super = (g->n_cols + 255) / 256;
     g->row_shift = row_shift;
-    g->stage_row = (uint32_t)(aligned ? row_bytes : (row_bytes + 30) & ~(size_t)15);
-    g->chunks = g->stage_row / 16;
-    g->part_row = g->n_units * kinds + 1; /* one more: rows begin in different banks */
-    g->stage_bytes = rows * g->stage_row + 16;
+    /* an odd number of times what the lanes of a result read at once: chains of different rows
+     * begin in different banks */
+    g->part_row = ((g->n_units * kinds + lanes - 1) / lanes | 1) * lanes;
+    /* from the sixteen bytes that the first row begins in; words are read past the end */
+    g->piece_bytes = (uint32_t)((rows / mats * row_bytes + 30 + 16) & ~(size_t)15);
+    g->stage_bytes = mats * g->piece_bytes;
     g->table_at = 0;
-    at = (T::TABLE + 63) & ~63u;
     g->vec_at = at;
     g->vec_stride = (uint32_t)(cu_act_sum_at(g->n_cols, T::UNIT == 256 ? 256 : 32) +
-                               ((g->n_cols / 8 + 63) & ~63u)); /* sums: n / 16 * 2 or n / 32 * 4 bytes */
+                               ((g->n_cols / 8 + 63) & ~63u)); /* n / 16 * 2 or n / 32 * 4 */
     at += makes_vectors ? n_tok * g->vec_stride : 0;
     g->stage_at = at;
     at += STAGES * g->stage_bytes;
@@ -184,18 +185,22 @@ static uint32_t lay_out(tiling *g, size_t row_bytes, int row_shift, int n_tok, b
     return at + 2 * rows * n_tok * g->part_row * (uint32_t)sizeof(float2);
 }
 
-/* The largest tile (two rows at least where there are two matrices) that leaves room for three
- * blocks on a multiprocessor, else for two, else for one. 0: not even that. */
+/* A tile gives each warp as many rows as it takes at once, if that leaves room for three or two blocks
+ * on a multiprocessor; else the largest tile that fits at all (two rows where there are two
+ * matrices). 0: none does. */
 template <class T>
 static uint32_t fit(tiling *g, const room &r, size_t row_bytes, int n_tok, int mats,
                     bool makes_vectors)
 {
-    for (int blocks = 3; blocks; blocks--)
-        for (int shift = 4; shift >= mats - 1; shift--) {
-            uint32_t bytes = lay_out<T>(g, row_bytes, shift, n_tok, makes_vectors);
-            /* a tile of one or two rows is worth it only where more do not fit at all */
-            if ((int)bytes <= r.each && (int)bytes + 1024 <= r.together / blocks &&
-                (shift > 1 || blocks == 1))
+    int quads = (int)((g->n_cols + 1023) / 1024), at_once = shape<T, 1>::ROWS, shift = mats - 1;
+
+    while (shift < 5 && (quads << shift) < WARPS * at_once)
+        shift++;
+    for (; shift >= mats - 1; shift--)
+        for (int blocks = 3; blocks; blocks--) {
+            int bytes = (int)lay_out<T>(g, row_bytes, shift, n_tok, mats, makes_vectors);
+            if (bytes <= r.each && bytes + 1024 <= r.together / blocks &&
+                (blocks > 1 || shift <= mats || n_tok > 4))
                 return bytes;
         }
     return 0;

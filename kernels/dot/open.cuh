@@ -33,7 +33,8 @@ namespace card
 
 struct opened {
     uint32_t w[8];
-    int scale[2], min[2]; /* of the two halves */
+    int scale[2];  /* of the two halves */
+    uint32_t mins; /* likewise, a byte each */
 };
 
 /* ---- reading shared memory ---- */
@@ -73,6 +74,15 @@ static __device__ __forceinline__ float f16_at(const uint8_t *p)
     return cu_f16(*(const uint16_t *)p);
 }
 
+/* bytes of a (0..3) and b (4..7) by the selector's low four nibbles, which must be 0..7 */
+static __device__ __forceinline__ uint32_t pick4(uint32_t a, uint32_t b, uint32_t selector)
+{
+    uint32_t r; /* the instruction alone: __byte_perm masks the selector first */
+
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(selector));
+    return r;
+}
+
 /* ---- four bytes at a time; no byte carries into its neighbour where these are used ---- */
 
 /* bytes 0..127 minus k, 1 <= k <= 128 */
@@ -85,11 +95,9 @@ static __device__ __forceinline__ uint32_t bits_to_bytes(uint32_t bits)
 {
     return ((bits & 15) * 0x00204081u) & 0x01010101u;
 }
-/* bytes that are not zero, negated where the low four bits of `signs` say so */
-static __device__ __forceinline__ uint32_t negate4(uint32_t x, uint32_t signs)
+/* bytes that are not zero, negated where `ones` has a one in place of a zero */
+static __device__ __forceinline__ uint32_t negate4(uint32_t x, uint32_t ones)
 {
-    uint32_t ones = bits_to_bytes(signs);
-
     return (x ^ ones * 255) + ones;
 }
 /* bit i of the low eight to bit 4i */
@@ -105,8 +113,8 @@ static __device__ __forceinline__ void look_up16(uint32_t x, uint32_t t0, uint32
 {
     uint32_t low = x & 0x77777777u, pick = 0x32103210u | (x & 0x88888888u) >> 1;
 
-    *lo = __byte_perm(__byte_perm(t0, t1, low), __byte_perm(t2, t3, low), pick);
-    *hi = __byte_perm(__byte_perm(t0, t1, low >> 16), __byte_perm(t2, t3, low >> 16), pick >> 16);
+    *lo = pick4(pick4(t0, t1, low), pick4(t2, t3, low), pick);
+    *hi = pick4(pick4(t0, t1, low >> 16), pick4(t2, t3, low >> 16), pick >> 16);
 }
 /* sixteen bytes of nibble pairs through such a table, MIXED */
 static __device__ __forceinline__ void mixed16(const uint32_t x[4], uint32_t t0, uint32_t t1,
@@ -120,13 +128,26 @@ static __device__ __forceinline__ void mixed16(const uint32_t x[4], uint32_t t0,
 #define E2M1_TABLE 0x03020100u, 0x0C080604u, 0xFDFEFF00u, 0xF4F8FAFCu
 
 /* ---- tables in shared memory ----
- * COPIES of each word side by side, a thread's own by its number: threads that look up at random
- * then meet in a bank less often. */
-template <int COPIES> static __device__ __forceinline__ void copies(uint32_t *to, int i, uint32_t v)
+ * 16 copies of each entry side by side, a thread's own by its number, so that at most two threads
+ * meet in a bank. Places are byte offsets: an entry's words are 64 bytes apart. */
+enum { COPIES = 16, ENTRY = 4 * COPIES };
+
+static __device__ __forceinline__ void copies(uint8_t *to, int i, uint32_t v)
 {
 #pragma unroll
     for (int c = 0; c < COPIES; c++)
-        to[COPIES * i + c] = v;
+        ((uint32_t *)to)[COPIES * i + c] = v;
+}
+/* the entry at offset `bits` shifted right (left where negative) and masked; t: the table and this
+ * thread's place in an entry */
+template <int RIGHT>
+static __device__ __forceinline__ uint32_t entry_at(uint32_t bits, uint32_t n_entries)
+{
+    return (RIGHT >= 0 ? bits >> (RIGHT & 31) : bits << (-RIGHT & 31)) & (n_entries - 1) * ENTRY;
+}
+static __device__ __forceinline__ uint32_t word_of(const uint8_t *t, uint32_t offset)
+{
+    return *(const uint32_t *)(t + (offset | threadIdx.x % COPIES * 4));
 }
 /* the eight bytes 8, 25, 43 (or -1, 0, 1) of a grid entry as nibbles 0, 1, 2 */
 static __device__ __forceinline__ uint32_t codes8(uint64_t entry, int plus, int shift)
@@ -138,24 +159,24 @@ static __device__ __forceinline__ uint32_t codes8(uint64_t entry, int plus, int 
         out |= (((uint32_t)(entry >> 8 * i) + plus) >> shift & 3) << 4 * i;
     return out;
 }
-template <int COPIES, int N>
-static __device__ __forceinline__ void fill_codes(uint32_t *to, const uint64_t *grid, int plus,
+template <int N>
+static __device__ __forceinline__ void fill_codes(uint8_t *to, const uint64_t *grid, int plus,
                                                   int shift)
 {
     for (int i = threadIdx.x; i < N; i += blockDim.x)
-        copies<COPIES>(to, i, codes8(grid[i], plus, shift));
+        copies(to, i, codes8(grid[i], plus, shift));
 }
 /* seven sign bits and their parity, at bit 2 of eight nibbles */
-template <int COPIES> static __device__ __forceinline__ void fill_signs(uint32_t *to)
+static __device__ __forceinline__ void fill_signs(uint8_t *to)
 {
     for (int i = threadIdx.x; i < 128; i += blockDim.x)
-        copies<COPIES>(to, i, bits_to_nibbles(card::sign_masks[i]) << 2);
+        copies(to, i, bits_to_nibbles(card::sign_masks[i]) << 2);
 }
 /* nibbles 0..2 (8, 25, 43), negative where bit 2 is set */
 static __device__ __forceinline__ void levels8(uint32_t code, uint32_t *lo, uint32_t *hi)
 {
-    *lo = __byte_perm(0x002B1908u, 0x00D5E7F8u, code);
-    *hi = __byte_perm(0x002B1908u, 0x00D5E7F8u, code >> 16);
+    *lo = pick4(0x002B1908u, 0x00D5E7F8u, code);
+    *hi = pick4(0x002B1908u, 0x00D5E7F8u, code >> 16);
 }
 
 struct no_table {

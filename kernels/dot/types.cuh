@@ -2,18 +2,16 @@
 #pragma once
 #include "kernels/dot/open.cuh"
 
-/* six-bit scale and minimum of the sub-blocks 2k and 2k + 1 (k_scales.h), s: the twelve bytes */
-static __device__ __forceinline__ void cu_k_scales(const uint32_t s[3], int k, int scale[2],
-                                                   int min[2])
+/* six-bit scale and minimum of the sub-blocks 2k and 2k + 1 (k_scales.h), s: the twelve bytes. The
+ * first four have their six bits together, the others four of them in s[2]. */
+static __device__ __forceinline__ void cu_k_scales(const uint32_t s[3], int k, opened *o)
 {
-    /* bytes 2k, 2k + 1 of eight: the first four hold six bits, the others four and two */
-    uint32_t lo = k < 2 ? s[0] & 0x3F3F3F3Fu : (s[2] & 0x0F0F0F0Fu) | (s[0] >> 2 & 0x30303030u);
-    uint32_t mn =
-        k < 2 ? s[1] & 0x3F3F3F3Fu : (s[2] >> 4 & 0x0F0F0F0Fu) | (s[1] >> 2 & 0x30303030u);
-    int shift = 16 * (k & 1);
+    int shift = 16 * (k & 1), top = k < 2 ? 0 : 0x3030;
+    uint32_t low = k < 2 ? 0x3F3F : 0x0F0F;
+    uint32_t sc = ((k < 2 ? s[0] : s[2]) >> shift & low) | (s[0] >> shift >> 2 & top);
 
-    scale[0] = lo >> shift & 255, scale[1] = lo >> shift >> 8 & 255;
-    min[0] = mn >> shift & 255, min[1] = mn >> shift >> 8 & 255;
+    o->mins = ((k < 2 ? s[1] >> shift : s[2] >> shift >> 4) & low) | (s[1] >> shift >> 2 & top);
+    o->scale[0] = sc & 255, o->scale[1] = sc >> 8;
 }
 
 struct q4_k : pairs_of_32, d_and_m_first {
@@ -24,7 +22,7 @@ struct q4_k : pairs_of_32, d_and_m_first {
 
         words_16(b, head);
         words_16(b + 16 + 16 * p, x);
-        cu_k_scales(head + 1, p / 2, o->scale, o->min);
+        cu_k_scales(head + 1, p / 2, o);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             o->w[i] = x[i] & 0x0F0F0F0Fu;
@@ -42,7 +40,7 @@ struct q5_k : pairs_of_32, d_and_m_first {
         words_16(b, head);
         words_16(b + 16 + 16 * (p % 2), high);
         words_16(b + 48 + 16 * p, x);
-        cu_k_scales(head + 1, p / 2, o->scale, o->min);
+        cu_k_scales(head + 1, p / 2, o);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             uint32_t h = high[i] >> (p & ~1); /* bits j = 2 (p / 2) and j + 1 of every byte */
@@ -76,7 +74,7 @@ struct q2_k : shifted_pairs {
             o->w[4 + i] = x[i] >> (shift + 2) & 0x03030303u;
         }
         o->scale[0] = b[s] & 15, o->scale[1] = b[s + 2] & 15;
-        o->min[0] = b[s] >> 4, o->min[1] = b[s + 2] >> 4;
+        o->mins = b[s] >> 4 | (b[s + 2] & 0xF0) << 4;
     }
     static __device__ __forceinline__ float factor(const uint8_t *b, int second, int)
     {
@@ -162,148 +160,183 @@ struct iq4_xs : no_table, in_order, d_first<0> {
 
 struct iq2_xxs : in_order, d_first<3> {
     static constexpr int BYTES = 66, M = 0, SUB = 32;
-    enum { COPIES = 16, SIGN_COPIES = 16, SIGNS = 256 * COPIES * 4 };
-    static constexpr int TABLE = SIGNS + 128 * SIGN_COPIES * 4;
+    enum { SIGNS = 256 * ENTRY };
+    static constexpr int TABLE = SIGNS + 128 * ENTRY;
     static __device__ __forceinline__ void fill(uint8_t *t)
     {
-        fill_codes<COPIES, 256>((uint32_t *)t, card::iq2xxs_grid, 0, 4);
-        fill_signs<SIGN_COPIES>((uint32_t *)(t + SIGNS));
+        fill_codes<256>(t, card::iq2xxs_grid, 0, 4);
+        fill_signs(t + SIGNS);
+    }
+    template <int L>
+    static __device__ __forceinline__ void eight(const uint32_t x[2], const uint8_t *t, uint32_t *w)
+    {
+        levels8(word_of(t, entry_at<8 * L - 6>(x[0], 256)) ^
+                    word_of(t + SIGNS, entry_at<7 * L - 6>(x[1], 128)),
+                w, w + 1);
     }
     static __device__ __forceinline__ void open(const uint8_t *b, int p, const uint8_t *t, opened *o)
     {
-        const uint32_t *grid = (const uint32_t *)t + threadIdx.x % COPIES;
-        const uint32_t *signs = (const uint32_t *)(t + SIGNS) + threadIdx.x % SIGN_COPIES;
         uint32_t x[2];
 
         words_at<2>(b + 2 + 8 * p, x);
-#pragma unroll
-        for (int l = 0; l < 4; l++)
-            levels8(grid[COPIES * (x[0] >> 8 * l & 255)] ^
-                        signs[SIGN_COPIES * (x[1] >> 7 * l & 127)],
-                    &o->w[2 * l], &o->w[2 * l + 1]);
+        eight<0>(x, t, o->w);
+        eight<1>(x, t, o->w + 2);
+        eight<2>(x, t, o->w + 4);
+        eight<3>(x, t, o->w + 6);
         o->scale[0] = o->scale[1] = 2 * (int)(x[1] >> 28) + 1;
     }
 };
 
 struct iq2_xs : in_order, d_first<3> {
     static constexpr int BYTES = 74, M = 0, SUB = 16;
-    enum { COPIES = 16, SIGN_COPIES = 16, SIGNS = 512 * COPIES * 4 };
-    static constexpr int TABLE = SIGNS + 128 * SIGN_COPIES * 4;
+    enum { SIGNS = 512 * ENTRY };
+    static constexpr int TABLE = SIGNS + 128 * ENTRY;
     static __device__ __forceinline__ void fill(uint8_t *t)
     {
-        fill_codes<COPIES, 512>((uint32_t *)t, card::iq2xs_grid, 0, 4);
-        fill_signs<SIGN_COPIES>((uint32_t *)(t + SIGNS));
+        fill_codes<512>(t, card::iq2xs_grid, 0, 4);
+        fill_signs(t + SIGNS);
+    }
+    template <int AT> /* bit of x: nine bits of grid, seven of signs */
+    static __device__ __forceinline__ void eight(uint32_t x, const uint8_t *t, uint32_t *w)
+    {
+        levels8(word_of(t, entry_at<AT - 6>(x, 512)) ^
+                    word_of(t + SIGNS, entry_at<AT + 3>(x, 128)),
+                w, w + 1);
     }
     static __device__ __forceinline__ void open(const uint8_t *b, int p, const uint8_t *t, opened *o)
     {
-        const uint32_t *grid = (const uint32_t *)t + threadIdx.x % COPIES;
-        const uint32_t *signs = (const uint32_t *)(t + SIGNS) + threadIdx.x % SIGN_COPIES;
         uint32_t x[2], s = b[66 + p];
 
         words_at<2>(b + 2 + 8 * p, x);
-#pragma unroll
-        for (int l = 0; l < 4; l++) {
-            uint32_t v = x[l / 2] >> 16 * (l % 2);
-            levels8(grid[COPIES * (v & 511)] ^ signs[SIGN_COPIES * (v >> 9 & 127)], &o->w[2 * l],
-                    &o->w[2 * l + 1]);
-        }
+        eight<0>(x[0], t, o->w);
+        eight<16>(x[0], t, o->w + 2);
+        eight<0>(x[1], t, o->w + 4);
+        eight<16>(x[1], t, o->w + 6);
         o->scale[0] = 2 * (s & 15) + 1, o->scale[1] = 2 * (s >> 4) + 1;
     }
 };
 
 struct iq2_s : in_order, d_first<3> {
     static constexpr int BYTES = 82, M = 0, SUB = 16;
-    enum { COPIES = 8 };
-    static constexpr int TABLE = 1024 * COPIES * 4;
+    static constexpr int TABLE = 1024 * ENTRY;
     static __device__ __forceinline__ void fill(uint8_t *t)
     {
-        fill_codes<COPIES, 1024>((uint32_t *)t, card::iq2s_grid, 0, 4);
+        fill_codes<1024>(t, card::iq2s_grid, 0, 4);
+    }
+    template <int L>
+    static __device__ __forceinline__ void eight(uint32_t x, uint32_t high, uint32_t signs,
+                                                 const uint8_t *t, uint32_t *w)
+    {
+        uint32_t at = entry_at<8 * L - 6>(x, 256) | (high << (14 - 2 * L) & 3 * 256 * ENTRY);
+
+        levels8(word_of(t, at) ^ bits_to_nibbles(signs >> 8 * L & 255) << 2, w, w + 1);
     }
     static __device__ __forceinline__ void open(const uint8_t *b, int p, const uint8_t *t, opened *o)
     {
-        const uint32_t *grid = (const uint32_t *)t + threadIdx.x % COPIES;
         uint32_t x, signs, high = b[66 + p], s = b[74 + p];
 
         words_at<1>(b + 2 + 4 * p, &x);
         words_at<1>(b + 34 + 4 * p, &signs);
-#pragma unroll
-        for (int l = 0; l < 4; l++)
-            levels8(grid[COPIES * ((x >> 8 * l & 255) | (high << (8 - 2 * l) & 0x300))] ^
-                        bits_to_nibbles(signs >> 8 * l & 255) << 2,
-                    &o->w[2 * l], &o->w[2 * l + 1]);
+        eight<0>(x, high, signs, t, o->w);
+        eight<1>(x, high, signs, t, o->w + 2);
+        eight<2>(x, high, signs, t, o->w + 4);
+        eight<3>(x, high, signs, t, o->w + 6);
         o->scale[0] = 2 * (s & 15) + 1, o->scale[1] = 2 * (s >> 4) + 1;
     }
 };
 
 struct iq3_xxs : in_order, d_first<2> {
     static constexpr int BYTES = 98, M = 0, SUB = 32;
-    enum { COPIES = 16 };
-    static constexpr int TABLE = 256 * COPIES * 4;
+    static constexpr int TABLE = 256 * ENTRY;
     static __device__ __forceinline__ void fill(uint8_t *t)
     {
         for (int i = threadIdx.x; i < 256; i += blockDim.x)
-            copies<COPIES>((uint32_t *)t, i, card::iq3xxs_grid[i]);
+            copies(t, i, card::iq3xxs_grid[i]);
+    }
+    template <int L>
+    static __device__ __forceinline__ void eight(uint32_t x, uint32_t bits, const uint8_t *t,
+                                                 uint32_t *w)
+    {
+        uint32_t seven = bits >> 7 * L & 127, signs = seven | (__popc(seven) & 1) << 7;
+
+        w[0] = negate4(word_of(t, entry_at<16 * (L % 2) - 6>(x, 256)), bits_to_bytes(signs));
+        w[1] = negate4(word_of(t, entry_at<16 * (L % 2) + 2>(x, 256)), bits_to_bytes(signs >> 4));
     }
     static __device__ __forceinline__ void open(const uint8_t *b, int p, const uint8_t *t, opened *o)
     {
-        const uint32_t *grid = (const uint32_t *)t + threadIdx.x % COPIES;
         uint32_t x[2], bits;
 
         words_at<2>(b + 2 + 8 * p, x);
         words_at<1>(b + 66 + 4 * p, &bits);
-#pragma unroll
-        for (int l = 0; l < 4; l++) {
-            uint32_t seven = bits >> 7 * l & 127, signs = seven | (__popc(seven) & 1) << 7;
-            uint32_t v = x[l / 2] >> 16 * (l % 2);
-            o->w[2 * l] = negate4(grid[COPIES * (v & 255)], signs);
-            o->w[2 * l + 1] = negate4(grid[COPIES * (v >> 8 & 255)], signs >> 4);
-        }
+        eight<0>(x[0], bits, t, o->w);
+        eight<1>(x[0], bits, t, o->w + 2);
+        eight<2>(x[1], bits, t, o->w + 4);
+        eight<3>(x[1], bits, t, o->w + 6);
         o->scale[0] = o->scale[1] = 2 * (int)(bits >> 28) + 1;
     }
 };
 
 struct iq3_s : in_order, d_first<0> {
     static constexpr int BYTES = 110, M = 0, SUB = 32;
-    enum { COPIES = 16 };
-    static constexpr int TABLE = 512 * COPIES * 4;
+    enum { SIGNS = 512 * ENTRY };
+    /* signs of eight values as two words of ones, 16 copies too */
+    static constexpr int TABLE = SIGNS + 256 * 2 * ENTRY;
     static __device__ __forceinline__ void fill(uint8_t *t)
     {
         for (int i = threadIdx.x; i < 512; i += blockDim.x)
-            copies<COPIES>((uint32_t *)t, i, card::iq3s_grid[i]);
+            copies(t, i, card::iq3s_grid[i]);
+        for (int i = threadIdx.x; i < 256; i += blockDim.x)
+#pragma unroll
+            for (int c = 0; c < COPIES; c++)
+                ((uint2 *)(t + SIGNS))[COPIES * i + c] =
+                    make_uint2(bits_to_bytes(i), bits_to_bytes(i >> 4));
+    }
+    template <int I> /* of four values */
+    static __device__ __forceinline__ uint32_t four(uint32_t x, uint32_t high, const uint8_t *t)
+    {
+        return word_of(t, entry_at<8 * (I % 4) - 6>(x, 256) | (high << (14 - I) & 256 * ENTRY));
+    }
+    template <int L>
+    static __device__ __forceinline__ void eight(uint32_t x, uint32_t high, uint32_t signs,
+                                                 const uint8_t *t, uint32_t *w)
+    {
+        uint32_t at = (L ? signs >> (L ? 8 * L - 7 : 0) : signs << 7) & 255 * 2 * ENTRY;
+        uint2 ones = *(const uint2 *)(t + SIGNS + (at | threadIdx.x % COPIES * 8));
+
+        w[0] = negate4(four<2 * L>(x, high, t), ones.x);
+        w[1] = negate4(four<2 * L + 1>(x, high, t), ones.y);
     }
     static __device__ __forceinline__ void open(const uint8_t *b, int p, const uint8_t *t, opened *o)
     {
-        const uint32_t *grid = (const uint32_t *)t + threadIdx.x % COPIES;
         uint32_t x[2], signs, high = b[66 + p];
 
         words_at<2>(b + 2 + 8 * p, x);
         words_at<1>(b + 74 + 4 * p, &signs);
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            uint32_t index = (x[i / 4] >> 8 * (i % 4) & 255) | (high << (8 - i) & 256);
-            o->w[i] = negate4(grid[COPIES * index], signs >> 4 * i);
-        }
+        eight<0>(x[0], high, signs, t, o->w);
+        eight<1>(x[0], high, signs, t, o->w + 2);
+        eight<2>(x[1], high, signs, t, o->w + 4);
+        eight<3>(x[1], high, signs, t, o->w + 6);
         o->scale[0] = o->scale[1] = 2 * (b[106 + p / 2] >> 4 * (p % 2) & 15) + 1;
     }
 };
 
-/* IQ1: 8 * grid + delta, delta 1 or -1: nibbles 0..2 through {-9, -1, 7} or {-7, 1, 9} */
+/* IQ1: 8 * grid + delta, delta 1 or -1: nibbles 0..2 through {-9, -1, 7} or {-7, 1, 9}. One copy of
+ * the table: sixteen would not fit. */
 struct iq1 : in_order {
     static constexpr int M = 0;
-    enum { COPIES = 4 };
-    static constexpr int TABLE = 2048 * COPIES * 4;
+    static constexpr int TABLE = 2048 * 4;
     static __device__ __forceinline__ void fill(uint8_t *t)
     {
-        fill_codes<COPIES, 2048>((uint32_t *)t, card::iq1s_grid, 1, 0);
+        for (int i = threadIdx.x; i < 2048; i += blockDim.x)
+            ((uint32_t *)t)[i] = codes8(card::iq1s_grid[i], 1, 0);
     }
     static __device__ __forceinline__ void eight(const uint8_t *t, uint32_t index, uint32_t minus,
                                                  uint32_t *w)
     {
-        uint32_t code = ((const uint32_t *)t)[COPIES * index + threadIdx.x % COPIES];
+        uint32_t code = ((const uint32_t *)t)[index] | (minus ? 0 : 0x44444444u);
 
-        code |= minus ? 0 : 0x44444444u;
-        w[0] = __byte_perm(0x0007FFF7u, 0x000901F9u, code);
-        w[1] = __byte_perm(0x0007FFF7u, 0x000901F9u, code >> 16);
+        w[0] = pick4(0x0007FFF7u, 0x000901F9u, code);
+        w[1] = pick4(0x0007FFF7u, 0x000901F9u, code >> 16);
     }
 };
 

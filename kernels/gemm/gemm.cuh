@@ -1,7 +1,7 @@
 /* The product of a tile of rows with a tile of vectors, 256 values at a time (ARITHMETIC.md rules 10
  * to 12 and 16). Included by gemm.cu.
  *
- * A block of eight warps computes ROWS = 128 rows times VECS vectors. For each 256 values, ascending:
+ * A block of eight warps computes ROWS = 64 rows times VECS vectors. For each 256 values, ascending:
  *   1. the rows' bytes, copied to shared memory while the values before were multiplied, open into
  *      signed bytes there (open.cuh), with integer scales, minima and factors beside them;
  *   2. each warp multiplies 32 rows with its vectors: tensor cores sum 32 (or 16) values from 0, an
@@ -19,31 +19,49 @@ extern "C" {
 #include "kernels/dot/dot_cuda.h"
 }
 
+enum { GEMM_WARPS = 8, GEMM_THREADS = 32 * GEMM_WARPS };
+
 template <class T> struct gemm_shape {
     static constexpr bool WIDE = T::UNIT == 256;
-    static constexpr int ROWS = 128, VECS = WIDE ? 64 : 32; /* of a block */
-    static constexpr int TILES = VECS / 16;                 /* of 8 vectors, of a warp */
-    static constexpr int LINE = 256 + 16;                   /* bytes of 256 values: no bank twice */
+    static constexpr int ROWS = 64, VECS = WIDE ? 128 : 64; /* of a block; warps: 2 x 4 */
+    static constexpr int TILES = VECS / 32;                 /* of 8 vectors, of a warp */
+    static constexpr int PER_VEC = GEMM_THREADS / VECS;     /* threads that copy one vector */
     static constexpr int PIECE = T::BYTES * 256 / T::BLOCK; /* of a file's row */
     static constexpr bool ALIGNED = T::BYTES % 16 == 0;
     static constexpr int CHUNKS = ALIGNED ? PIECE / 16 : (PIECE + 30) / 16;
-    static constexpr int UNITS = 256 / T::UNIT;           /* of a piece */
-    static constexpr int SUBS = WIDE ? 256 / T::SUB : 0; /* scales of a piece */
+    static constexpr int UNITS = 256 / T::UNIT;                   /* of a piece */
+    static constexpr int SUBS = WIDE ? 256 / (T::SUB + !WIDE) : 0; /* scales of a piece */
 
     static constexpr int TABLE_AT = 0;
     static constexpr int OPEN_AT = (T::TABLE + 127) / 128 * 128;
-    static constexpr int VEC_AT = OPEN_AT + ROWS * LINE;
-    static constexpr int RAW_AT = VEC_AT + 2 * VECS * LINE;
+    static constexpr int VEC_AT = OPEN_AT + ROWS * 256;
+    static constexpr int RAW_AT = VEC_AT + 2 * VECS * 256;
     static constexpr int SCALE_AT = RAW_AT + ROWS * CHUNKS * 16 + 16;
     static constexpr int MIN_AT = SCALE_AT + SUBS * ROWS * 4;
     static constexpr int D_AT = MIN_AT + (T::M < 0 ? ROWS * 16 : 0);
     static constexpr int M_AT = D_AT + UNITS * ROWS * 4;
     static constexpr int DV_AT = M_AT + (T::M ? UNITS * ROWS * 4 : 0); /* vectors' factors, twice */
     static constexpr int D_EACH = WIDE ? 1 : 8;
-    static constexpr int SUM_AT = DV_AT + 2 * VECS * D_EACH * 4; /* h, l; or float sums, twice */
-    static constexpr int POINT_AT =
-        SUM_AT + (T::M < 0 ? VECS * 32 : T::M > 0 ? 2 * VECS * 8 * 4 : 0);
-    static constexpr int BYTES = POINT_AT + VECS * 8;
+    static constexpr int SUM_AT = DV_AT + 2 * VECS * D_EACH * 4; /* h, l; or float sums */
+    static constexpr int BYTES = SUM_AT + (T::M < 0 ? VECS * 32 : T::M > 0 ? VECS * 8 * 4 : 0);
+};
+
+/* A line is the 256 bytes of one row or vector, its sixteen-byte chunks in an order that keeps eight
+ * neighbouring lines' same chunks in different banks. */
+static __device__ __forceinline__ uint32_t in_line(int line, int chunk)
+{
+    return 256 * line + 16 * (chunk ^ (line & 7));
+}
+/* x, but what is computed from it is not kept in registers from one piece to the next: dozens of
+ * addresses would be, and the sums would spill */
+static __device__ __forceinline__ int anew(int x)
+{
+    asm volatile("" : "+r"(x));
+    return x;
+}
+/* what a thread copies, over all pieces: chunks of one row and of one vector */
+struct mine {
+    const uint8_t *row, *vec;
 };
 
 static __device__ __forceinline__ void copy4(void *to, const void *from)
@@ -60,42 +78,49 @@ static __device__ __forceinline__ void copy4(void *to, const void *from)
 
 /* Asks for piece `u`: the rows' bytes, the vectors' values and factors. */
 template <class T>
-static __device__ __forceinline__ void ask(const dot_cuda_rows &j, uint8_t *smem, uint32_t row0,
+static __device__ __forceinline__ void ask(const dot_cuda_rows &j, const mine &from, uint8_t *smem,
                                            uint32_t u)
 {
     using S = gemm_shape<T>;
-    const uint8_t *const *vec = (const uint8_t *const *)(smem + S::POINT_AT);
-    uint8_t *values = smem + S::VEC_AT + u % 2 * S::VECS * S::LINE;
-    float *d = (float *)(smem + S::DV_AT) + u % 2 * S::VECS * S::D_EACH;
+    const int tid = anew(threadIdx.x), v = tid / S::PER_VEC;
+    const uint8_t *row = from.row + (size_t)u * S::PIECE;
+    uint8_t *raw = smem + S::RAW_AT + tid / 4 * S::CHUNKS * 16;
+    uint8_t *line = smem + S::VEC_AT + u % 2 * S::VECS * 256;
+    float *d = (float *)(smem + S::DV_AT) + (u % 2 * S::VECS + v) * S::D_EACH;
+    const float *d_from = (const float *)(from.vec + cu_act_d_at(j.n_cols)) + S::D_EACH * u;
+    uint32_t shift = S::ALIGNED ? 0 : (uint32_t)(size_t)row & 15, bytes = S::PIECE;
 
-    for (int i = threadIdx.x; i < S::ROWS * S::CHUNKS; i += THREADS) {
-        int r = i / S::CHUNKS, c = i % S::CHUNKS;
-        const uint8_t *row = j.w + (size_t)min(row0 + r, j.n_rows - 1) * j.row_bytes;
-        const uint8_t *from = row + (size_t)u * S::PIECE;
-        uint32_t shift = S::ALIGNED ? 0 : (uint32_t)(size_t)from & 15;
-        size_t left = (size_t)j.n_cols / T::BLOCK * T::BYTES - (size_t)u * S::PIECE;
-
-        if (16 * c < shift + min(left, (size_t)S::PIECE))
-            copy16(smem + S::RAW_AT + (r * S::CHUNKS + c) * 16, from - shift + 16 * c);
+    if (!S::WIDE)
+        bytes = min(bytes, j.n_cols / T::BLOCK * T::BYTES - u * S::PIECE);
+    row -= shift;
+#pragma unroll
+    for (int k = 0; k < (S::CHUNKS + 3) / 4; k++) {
+        int c = tid % 4 + 4 * k;
+        if (c < S::CHUNKS && (S::WIDE && S::ALIGNED ? true : 16 * c < shift + bytes))
+            copy16(raw + 16 * c, row + 16 * c);
     }
-    for (int i = threadIdx.x; i < S::VECS * 16; i += THREADS) {
-        int v = i / 16, c = i % 16;
-        uint32_t at = 256 * u + 16 * c;
-        uint8_t *to = values + v * S::LINE + 16 * c;
+#pragma unroll
+    for (int k = 0; k < 16 / S::PER_VEC; k++) {
+        int c = tid % S::PER_VEC + S::PER_VEC * k;
+        uint8_t *to = line + in_line(v, c);
 
-        if (S::WIDE || at < j.n_cols)
-            copy16(to, vec[v] + at);
+        if (S::WIDE || 256 * u + 16 * c < j.n_cols)
+            copy16(to, from.vec + 256 * u + 16 * c);
         else
             *(uint4 *)to = make_uint4(0, 0, 0, 0);
     }
-    for (int i = threadIdx.x; i < S::VECS * S::D_EACH; i += THREADS) {
-        int v = i / S::D_EACH;
-        uint32_t at = S::D_EACH * u + i % S::D_EACH;
-
-        if (S::WIDE || at < j.n_cols / 32)
-            copy4(d + i, vec[v] + cu_act_d_at(j.n_cols) + 4 * (size_t)at);
-        else
-            d[i] = 0;
+    if (S::WIDE) {
+        if (tid % S::PER_VEC == 0)
+            copy4(d, d_from);
+    } else {
+#pragma unroll
+        for (int k = 0; k < 8 / S::PER_VEC; k++) {
+            int c = tid % S::PER_VEC + S::PER_VEC * k;
+            if (8 * u + c < j.n_cols / 32)
+                copy4(d + c, d_from + c);
+            else
+                d[c] = 0;
+        }
     }
     copies_close();
 }
@@ -103,20 +128,16 @@ static __device__ __forceinline__ void ask(const dot_cuda_rows &j, uint8_t *smem
 /* A row's part of 32 values as bytes in their places, with what belongs to it. */
 template <class T>
 static __device__ __forceinline__ void open_part(const dot_cuda_rows &j, uint8_t *smem,
-                                                 uint32_t row0, uint32_t u, int r, int p)
+                                                 uint32_t shift, uint32_t u, int r, int p)
 {
     using S = gemm_shape<T>;
-    const uint8_t *raw = smem + S::RAW_AT + r * S::CHUNKS * 16;
-    uint8_t *line = smem + S::OPEN_AT + r * S::LINE;
+    const uint8_t *raw = smem + S::RAW_AT + r * S::CHUNKS * 16 + shift;
+    uint8_t *line = smem + S::OPEN_AT;
     int *scale = (int *)(smem + S::SCALE_AT);
     float *d = (float *)(smem + S::D_AT), *m = (float *)(smem + S::M_AT);
     bool in = S::WIDE || 256 * u + 32 * p < j.n_cols;
     opened o;
 
-    if (!S::ALIGNED)
-        raw += (size_t)(j.w + (size_t)min(row0 + r, j.n_rows - 1) * j.row_bytes +
-                        (size_t)u * S::PIECE) &
-               15;
     const uint8_t *b = block_at<T>(raw, 0, in ? p : 0);
 
     T::open(b, in ? p : 0, smem + S::TABLE_AT, &o);
@@ -133,8 +154,8 @@ static __device__ __forceinline__ void open_part(const dot_cuda_rows &j, uint8_t
                             : make_uint4(o.w[4], o.w[5], o.w[6], o.w[7]);
     if (!in)
         first = second = make_uint4(0, 0, 0, 0);
-    *(uint4 *)(line + T::at(p, 0)) = first;
-    *(uint4 *)(line + T::at(p, 4)) = second;
+    *(uint4 *)(line + in_line(r, T::at(p, 0) / 16)) = first;
+    *(uint4 *)(line + in_line(r, T::at(p, 4) / 16)) = second;
     if constexpr (S::WIDE) {
 #pragma unroll
         for (int h = 0; h < 2; h++) {
@@ -142,7 +163,7 @@ static __device__ __forceinline__ void open_part(const dot_cuda_rows &j, uint8_t
             if (at % T::SUB == 0)
                 scale[at / T::SUB * S::ROWS + r] = o.scale[h];
             if (T::M < 0)
-                (smem + S::MIN_AT)[16 * r + at / 16] = (uint8_t)o.min[h];
+                (smem + S::MIN_AT)[16 * r + at / 16] = (uint8_t)(o.mins >> 8 * h);
         }
         if (p == 0)
             d[r] = T::factor(b, 0, 0);
@@ -158,29 +179,33 @@ static __device__ __forceinline__ void open_part(const dot_cuda_rows &j, uint8_t
     }
 }
 
-/* The vectors' sums of this piece: over 16 as two signed bytes, or over 32 as floats (exact). */
+/* A vector's sums of this piece: over 16 as two signed bytes, or over 32 as floats (exact). */
 template <class T>
-static __device__ __forceinline__ void open_sums(const dot_cuda_rows &j, uint8_t *smem, uint32_t u)
+static __device__ __forceinline__ void open_sums(const dot_cuda_rows &j, const mine &from,
+                                                 uint8_t *smem, uint32_t u)
 {
     using S = gemm_shape<T>;
-    const uint8_t *const *vec = (const uint8_t *const *)(smem + S::POINT_AT);
+    const int tid = anew(threadIdx.x), v = tid / S::PER_VEC, k = tid % S::PER_VEC;
 
-    if constexpr (T::M < 0)
-        for (int i = threadIdx.x; i < S::VECS * 16; i += THREADS) {
-            int s = ((const int16_t *)(vec[i / 16] + cu_act_sum_at(j.n_cols, 256)))[16 * u +
-                                                                                    i % 16];
-            int h = (s + 64) >> 7;
-            smem[S::SUM_AT + 32 * (i / 16) + i % 16] = (uint8_t)h;
-            smem[S::SUM_AT + 32 * (i / 16) + 16 + i % 16] = (uint8_t)(s - 128 * h);
+    if constexpr (T::M < 0) { /* eight of a vector's sixteen */
+        uint4 x = *(const uint4 *)(from.vec + cu_act_sum_at(j.n_cols, 256) + 32 * u + 16 * k);
+        const uint32_t two[4] = {x.x, x.y, x.z, x.w};
+        uint32_t h[2] = {0, 0}, l[2] = {0, 0};
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            int s = (int16_t)(two[i / 2] >> 16 * (i % 2)), high = (s + 64) >> 7;
+            h[i / 4] |= (high & 255) << 8 * (i % 4);
+            l[i / 4] |= ((s - 128 * high) & 255) << 8 * (i % 4);
         }
-    if constexpr (T::M > 0)
-        for (int i = threadIdx.x; i < S::VECS * 8; i += THREADS) {
-            uint32_t at = 8 * u + i % 8;
-            ((float *)(smem + S::SUM_AT))[i] =
-                at < j.n_cols / 32
-                    ? (float)((const int32_t *)(vec[i / 8] + cu_act_sum_at(j.n_cols, 32)))[at]
-                    : 0;
-        }
+        *(uint2 *)(smem + S::SUM_AT + 32 * v + 8 * k) = make_uint2(h[0], h[1]);
+        *(uint2 *)(smem + S::SUM_AT + 32 * v + 16 + 8 * k) = make_uint2(l[0], l[1]);
+    }
+    if constexpr (T::M > 0) {
+        const int32_t *sum = (const int32_t *)(from.vec + cu_act_sum_at(j.n_cols, 32));
+        for (int i = k; i < 8; i += S::PER_VEC)
+            ((float *)(smem + S::SUM_AT))[8 * v + i] =
+                8 * u + i < j.n_cols / 32 ? (float)sum[8 * u + i] : 0;
+    }
 }
 
 /* ---- units of 256 ---- */
@@ -194,33 +219,33 @@ static __device__ __forceinline__ void wide_piece(const uint8_t *smem, uint32_t 
                                                   int vecs, int lane, wide_sums<T> &out)
 {
     using S = gemm_shape<T>;
-    const uint8_t *a_at = smem + S::OPEN_AT + (rows + lane % 16) * S::LINE + lane / 16 * 16;
-    const uint8_t *b_at = smem + S::VEC_AT + u % 2 * S::VECS * S::LINE +
-                          (vecs + lane % 8 + lane / 16 * 8) * S::LINE + lane / 8 % 2 * 16;
+    const uint8_t *a_at = smem + S::OPEN_AT + (rows + lane % 16) * 256;
+    const uint8_t *b_at = smem + S::VEC_AT + u % 2 * S::VECS * 256 +
+                          (vecs + lane % 8 + lane / 16 * 8) * 256;
     const int *scale = (const int *)(smem + S::SCALE_AT) + rows + lane / 4;
     const float *d = (const float *)(smem + S::D_AT) + rows + lane / 4;
     const float *m = (const float *)(smem + S::M_AT) + rows + lane / 4;
     const float *dv = (const float *)(smem + S::DV_AT) + u % 2 * S::VECS + vecs + lane % 4 * 2;
-    int s[2][S::TILES][4];
 
+    /* sixteen rows at a time: fewer integers are alive */
 #pragma unroll
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
+        float d0 = d[16 * i], d1 = d[16 * i + 8];
+        int s[S::TILES][4];
+
 #pragma unroll
         for (int t = 0; t < S::TILES; t++)
-            s[i][t][0] = s[i][t][1] = s[i][t][2] = s[i][t][3] = 0;
-#pragma unroll
-    for (int k = 0; k < 8; k++) {
-        uint32_t a[2][4], b[S::TILES / 2][4];
+            s[t][0] = s[t][1] = s[t][2] = s[t][3] = 0;
+#pragma unroll 2 /* all eight at once would ask for more registers than there are */
+        for (int k = 0; k < 8; k++) {
+            uint32_t a[4], b[S::TILES / 2][4];
 
-        load_matrices(a_at + 32 * k, a[0]);
-        load_matrices(a_at + 16 * S::LINE + 32 * k, a[1]);
+            load_matrices(a_at + 16 * 256 * i + 16 * ((2 * k + lane / 16) ^ lane % 8), a);
 #pragma unroll
-        for (int t = 0; t < S::TILES / 2; t++)
-            load_matrices(b_at + 16 * t * S::LINE + 32 * k, b[t]);
+            for (int t = 0; t < S::TILES / 2; t++)
+                load_matrices(b_at + 16 * t * 256 + 16 * ((2 * k + lane / 8 % 2) ^ lane % 8), b[t]);
 #pragma unroll
-        for (int half = 0; half < (T::SUB == 16 ? 2 : 1); half++)
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
+            for (int half = 0; half < (T::SUB == 16 ? 2 : 1); half++) {
                 const int *sc = scale + (k * 32 / T::SUB + half) * S::ROWS + 16 * i;
                 int sc0 = sc[0], sc1 = sc[8];
 #pragma unroll
@@ -228,25 +253,22 @@ static __device__ __forceinline__ void wide_piece(const uint8_t *smem, uint32_t 
                     const uint32_t *bt = b[t / 2] + t % 2 * 2;
                     int c[4];
                     if (T::SUB == 16)
-                        mma16(c, a[i][2 * half], a[i][2 * half + 1], bt[half], 0);
+                        mma16(c, a[2 * half], a[2 * half + 1], bt[half], 0);
                     else
-                        mma32(c, a[i], bt[0], bt[1], 0);
-                    s[i][t][0] += sc0 * c[0], s[i][t][1] += sc0 * c[1];
-                    s[i][t][2] += sc1 * c[2], s[i][t][3] += sc1 * c[3];
+                        mma32(c, a, bt[0], bt[1], 0);
+                    s[t][0] += sc0 * c[0], s[t][1] += sc0 * c[1];
+                    s[t][2] += sc1 * c[2], s[t][3] += sc1 * c[3];
                 }
             }
-    }
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        float d0 = d[16 * i], d1 = d[16 * i + 8];
+        }
 #pragma unroll
         for (int t = 0; t < S::TILES; t++) {
             float v0 = dv[8 * t], v1 = dv[8 * t + 1];
             float *p = out.p[i][t];
-            p[0] = __fmaf_rn(__fmul_rn(d0, v0), __int2float_rn(s[i][t][0]), p[0]);
-            p[1] = __fmaf_rn(__fmul_rn(d0, v1), __int2float_rn(s[i][t][1]), p[1]);
-            p[2] = __fmaf_rn(__fmul_rn(d1, v0), __int2float_rn(s[i][t][2]), p[2]);
-            p[3] = __fmaf_rn(__fmul_rn(d1, v1), __int2float_rn(s[i][t][3]), p[3]);
+            p[0] = __fmaf_rn(__fmul_rn(d0, v0), __int2float_rn(s[t][0]), p[0]);
+            p[1] = __fmaf_rn(__fmul_rn(d0, v1), __int2float_rn(s[t][1]), p[1]);
+            p[2] = __fmaf_rn(__fmul_rn(d1, v0), __int2float_rn(s[t][2]), p[2]);
+            p[3] = __fmaf_rn(__fmul_rn(d1, v1), __int2float_rn(s[t][3]), p[3]);
         }
     }
     if constexpr (T::M < 0) {
@@ -296,28 +318,43 @@ static __device__ __forceinline__ void narrow_piece(const uint8_t *smem, uint32_
 {
     using S = gemm_shape<T>;
     constexpr int PER = 32 / T::UNIT; /* units of 32 values */
-    const uint8_t *a_at = smem + S::OPEN_AT + (rows + lane % 16) * S::LINE + lane / 16 * 16;
-    const uint8_t *b_at = smem + S::VEC_AT + u % 2 * S::VECS * S::LINE +
-                          (vecs + lane % 8 + lane / 16 * 8) * S::LINE + lane / 8 % 2 * 16;
+    const uint8_t *a_at = smem + S::OPEN_AT + (rows + lane % 16) * 256;
+    const uint8_t *b_at = smem + S::VEC_AT + u % 2 * S::VECS * 256 +
+                          (vecs + lane % 8 + lane / 16 * 8) * 256;
     const float *d = (const float *)(smem + S::D_AT) + rows + lane / 4;
     const float *m = (const float *)(smem + S::M_AT) + rows + lane / 4;
     const float *dv = (const float *)(smem + S::DV_AT) + (u % 2 * S::VECS + vecs + lane % 4 * 2) * 8;
     const float *sum = (const float *)(smem + S::SUM_AT) + (vecs + lane % 4 * 2) * 8;
     const int start = 0x4B400000; /* the float 1.5 * 2^23; a unit's |S| is below 2^22 */
     const float zero = 0x1.8p23f;
+    float dv0[S::TILES][4], dv1[S::TILES][4];
 
+#pragma unroll 1
+    for (int k0 = 0; k0 < 8; k0 += 4)
 #pragma unroll
-    for (int k = 0; k < 8; k++) {
+    for (int j = 0; j < 4; j++) { /* k = k0 + j: four units at a time have each its own sum */
+        const int k = k0 + j;
         uint32_t a[2][4], b[S::TILES / 2][4];
 
-        load_matrices(a_at + 32 * k, a[0]);
-        load_matrices(a_at + 16 * S::LINE + 32 * k, a[1]);
+        int a_chunk = 16 * ((2 * k + lane / 16) ^ lane % 8);
+        int b_chunk = 16 * ((2 * k + lane / 8 % 2) ^ lane % 8);
+
+        load_matrices(a_at + a_chunk, a[0]);
+        load_matrices(a_at + 16 * 256 + a_chunk, a[1]);
 #pragma unroll
         for (int t = 0; t < S::TILES / 2; t++)
-            load_matrices(b_at + 16 * t * S::LINE + 32 * k, b[t]);
+            load_matrices(b_at + 16 * t * 256 + b_chunk, b[t]);
+        if (j == 0)
+#pragma unroll
+            for (int t = 0; t < S::TILES; t++) { /* the factors of four units */
+                float4 x = *(const float4 *)(dv + 64 * t + k);
+                float4 y = *(const float4 *)(dv + 64 * t + 8 + k);
+                dv0[t][0] = x.x, dv0[t][1] = x.y, dv0[t][2] = x.z, dv0[t][3] = x.w;
+                dv1[t][0] = y.x, dv1[t][1] = y.y, dv1[t][2] = y.z, dv1[t][3] = y.w;
+            }
 #pragma unroll
         for (int half = 0; half < PER; half++) {
-            const int unit = k * PER + half, chain = unit % 4;
+            const int unit = k * PER + half, chain = (j * PER + half) % 4;
 #pragma unroll
             for (int i = 0; i < 2; i++) {
                 float d0 = d[unit * S::ROWS + 16 * i], d1 = d[unit * S::ROWS + 16 * i + 8];
@@ -328,7 +365,7 @@ static __device__ __forceinline__ void narrow_piece(const uint8_t *smem, uint32_
 #pragma unroll
                 for (int t = 0; t < S::TILES; t++) {
                     const uint32_t *bt = b[t / 2] + t % 2 * 2;
-                    float v0 = dv[64 * t + k], v1 = dv[64 * t + 8 + k];
+                    float v0 = dv0[t][j], v1 = dv1[t][j];
                     float *p = out.p[chain][i][t];
                     int c[4];
 
@@ -375,64 +412,70 @@ template <class T> struct sums_of<T, false> {
 };
 
 template <class T>
-__global__ void __launch_bounds__(THREADS, T::M > 0 ? 1 : 2)
+__global__ void __launch_bounds__(GEMM_THREADS, T::M > 0 ? 1 : 2)
     gemm_kernel(const __grid_constant__ dot_cuda_rows j)
 {
     using S = gemm_shape<T>;
     extern __shared__ __align__(128) uint8_t smem[];
-    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    const int rows = warp / 2 * 32, vecs = warp % 2 * (S::VECS / 2);
+    const int tid = threadIdx.x, lane = tid & 31, warp = tid / 32;
+    const int rows = warp / 4 * 32, vecs = warp % 4 * (S::VECS / 4);
     const uint32_t row0 = blockIdx.x * S::ROWS, vec0 = blockIdx.y * S::VECS;
-    const uint32_t n_pieces = (j.n_cols + 255) / 256;
-    const uint8_t **point = (const uint8_t **)(smem + S::POINT_AT);
+    const uint32_t n_pieces = (j.n_cols + 255) / 256, last = j.n_rows - 1;
     typename sums_of<T, S::WIDE>::type sum = {};
+    uint32_t begins[2], v = min(vec0 + tid / S::PER_VEC, j.n_tok - 1); /* of the rows it opens */
+    mine from;
 
     before_is_done();
     T::fill(smem + S::TABLE_AT);
-    if (threadIdx.x < S::VECS) {
-        uint32_t i = min(vec0 + threadIdx.x, j.n_tok - 1);
-        point[threadIdx.x] = j.acts + j.a_stride * (j.idx ? j.idx[i] : i);
-    }
-    __syncthreads();
-    ask<T>(j, smem, row0, 0);
+    from.row = j.w + (size_t)min(row0 + tid / 4, last) * j.row_bytes;
+    from.vec = j.acts + j.a_stride * (j.idx ? j.idx[v] : v);
+    for (int k = 0; k < 2; k++)
+        begins[k] = min(row0 + tid / 8 + 32 * k, last) * (uint32_t)j.row_bytes;
+    ask<T>(j, from, smem, 0);
     for (uint32_t u = 0; u < n_pieces; u++) {
         copies_wait<0>();
         __syncthreads(); /* the piece is there; the one before is multiplied */
-#pragma unroll 2
-        for (int i = threadIdx.x; i < S::ROWS * 8; i += THREADS)
-            open_part<T>(j, smem, row0, u, i / 8, i % 8);
-        open_sums<T>(j, smem, u);
+        const int me = anew(tid);
+#pragma unroll
+        for (int k = 0; k < 2; k++)
+            open_part<T>(j, smem, S::ALIGNED ? 0 : (begins[k] + u * S::PIECE) & 15, u,
+                         me / 8 + 32 * k, me % 8);
+        open_sums<T>(j, from, smem, u);
         __syncthreads();
         if (u + 1 < n_pieces)
-            ask<T>(j, smem, row0, u + 1);
+            ask<T>(j, from, smem, u + 1);
         if constexpr (S::WIDE)
-            wide_piece<T>(smem, u, rows, vecs, lane, sum);
+            wide_piece<T>(smem, u, anew(rows), anew(vecs), anew(lane), sum);
         else
-            narrow_piece<T>(smem, u, rows, vecs, lane, sum);
+            narrow_piece<T>(smem, u, anew(rows), anew(vecs), anew(lane), sum);
     }
+    const float scale = j.scale ? *j.scale : 0;
 #pragma unroll
-    for (int i = 0; i < 2; i++)
+    for (int half = 0; half < 4; half++) { /* rows g, g + 8, g + 16, g + 24 */
+        const int i = half / 2;
+        uint32_t r = row0 + rows + 8 * half + lane / 4;
+        float bias = j.bias && r < j.n_rows ? j.bias[r] : 0;
+
 #pragma unroll
         for (int t = 0; t < S::TILES; t++)
 #pragma unroll
-            for (int c = 0; c < 4; c++) {
-                uint32_t r = row0 + rows + 16 * i + lane / 4 + c / 2 * 8;
-                uint32_t v = vec0 + vecs + 8 * t + lane % 4 * 2 + c % 2;
+            for (int c = 0; c < 2; c++) {
+                uint32_t to = vec0 + vecs + 8 * t + lane % 4 * 2 + c;
                 float y;
 
                 if constexpr (S::WIDE)
-                    y = wide_result<T>(sum, i, t, c);
+                    y = wide_result<T>(sum, i, t, 2 * (half % 2) + c);
                 else
-                    y = lane_result<T>(sum, i, t, c);
-                if (r >= j.n_rows || v >= j.n_tok)
-                    continue;
-                y = cu_canon(__fadd_rn(y, 0.0f));
+                    y = lane_result<T>(sum, i, t, 2 * (half % 2) + c);
+                y = __fadd_rn(y, 0.0f);
                 if (j.scale)
-                    y = __fmul_rn(y, *j.scale);
+                    y = __fmul_rn(y, scale);
                 if (j.bias)
-                    y = __fadd_rn(y, j.bias[r]);
-                j.y[v * j.ldy + r] = cu_canon(y);
+                    y = __fadd_rn(y, bias);
+                if (r < j.n_rows && to < j.n_tok)
+                    j.y[to * j.ldy + r] = cu_canon(y);
             }
+    }
 }
 
 template <class T> static int launch_gemm(const dot_cuda_rows *j)
@@ -452,7 +495,7 @@ template <class T> static int launch_gemm(const dot_cuda_rows *j)
     if (S::BYTES > most) /* too small a card for the tiles */
         return cudaErrorNotSupported;
     gemm_kernel<T><<<dim3((j->n_rows + S::ROWS - 1) / S::ROWS, (j->n_tok + S::VECS - 1) / S::VECS),
-                     THREADS, S::BYTES, j->stream>>>(*j);
+                     GEMM_THREADS, S::BYTES, j->stream>>>(*j);
     return cudaGetLastError();
 }
 template <class T> static int load_gemm(void)

@@ -33,13 +33,13 @@ static __device__ __forceinline__ void mma8(int *c, uint32_t a, uint32_t b)
 static __device__ __forceinline__ void mma16(int c[4], uint32_t a0, uint32_t a1, uint32_t b,
                                              int start)
 {
-    c[0] = c[1] = c[2] = c[3] = start;
 #if __CUDA_ARCH__ >= 800
     asm volatile("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
-                 "{%0,%1,%2,%3};"
-                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-                 : "r"(a0), "r"(a1), "r"(b));
+                 "{%7,%7,%7,%7};"
+                 : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+                 : "r"(a0), "r"(a1), "r"(b), "r"(start));
 #else
+    c[0] = c[1] = c[2] = c[3] = start;
     mma8(c, a0, b);
     mma8(c + 2, a1, b);
 #endif
@@ -48,13 +48,13 @@ static __device__ __forceinline__ void mma16(int c[4], uint32_t a0, uint32_t a1,
 static __device__ __forceinline__ void mma32(int c[4], const uint32_t a[4], uint32_t b0,
                                              uint32_t b1, int start)
 {
-    c[0] = c[1] = c[2] = c[3] = start;
 #if __CUDA_ARCH__ >= 800
     asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-                 "{%8,%9}, {%0,%1,%2,%3};"
-                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+                 "{%8,%9}, {%10,%10,%10,%10};"
+                 : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(start));
 #else
+    c[0] = c[1] = c[2] = c[3] = start;
     mma8(c, a[0], b0);
     mma8(c + 2, a[1], b0);
     mma8(c, a[2], b1);

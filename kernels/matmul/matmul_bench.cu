@@ -3,7 +3,8 @@
  * before more than a gigabyte of others was. Launches follow each other in one stream, or in one
  * graph, as in a step; a figure is the median over rounds in which all cases take turns.
  *
- *     matmul_bench [rows] [experts] [prompts]        default: all three */
+ *     matmul_bench [rows] [experts] [prompts]        default: all three
+ *     matmul_bench once VECTORS TYPE ...             three launches of a type each, for a profiler */
 #include "tests/cuda.h"
 extern "C" {
 #include "kernels/expert/expert_cuda.h"
@@ -411,6 +412,25 @@ static int wanted(int argc, char **argv, const char *what)
     return found;
 }
 
+/* ncu and the like look at single launches */
+static void once(const struct pool *p, uint32_t n_tok, const char *name)
+{
+    for (uint32_t type = 0; type < 64; type++) {
+        const struct type_info *t = type_info(type);
+        uint64_t row_bytes;
+        uint32_t n_rows;
+
+        if (!t || strcmp(t->name, name) || type_row_bytes(type, COLS, &row_bytes))
+            continue;
+        n_rows = n_tok > 8 ? 8192 : (uint32_t)(256000000 / row_bytes);
+        for (size_t i = 0; i < 3; i++)
+            CUDA_OK(matmul_cuda(type, p->w + i * 300000000 / 256 * 256, row_bytes, COLS, n_rows,
+                                p->acts[t->act], act_stride(t->act, COLS), NULL, n_tok, NULL, NULL,
+                                p->y, n_rows, p->stream));
+    }
+    CUDA_OK(cudaDeviceSynchronize());
+}
+
 int main(int argc, char **argv)
 {
     struct pool p = {};
@@ -434,6 +454,11 @@ int main(int argc, char **argv)
                                  NULL));
     }
     CUDA_OK(cudaDeviceSynchronize());
+    if (argc > 3 && !strcmp(argv[1], "once")) {
+        for (int i = 3; i < argc; i++)
+            once(&p, (uint32_t)atoi(argv[2]), argv[i]);
+        return 0;
+    }
     if (wanted(argc, argv, "rows"))
         bench_rows(&p, sms);
     if (wanted(argc, argv, "experts")) {
