@@ -19,8 +19,8 @@
 #include "shm/size.h"
 
 enum { TRUNK_MS = 400, LAYER_MS = 900, DISK_MS = 200, DISK_DEPTH = 8 };
-#define MEASURE_TRUNK (1024ull << 20) /* most bytes of made-up weights; never more than a quarter of what is left */
-#define MEASURE_EXPERTS (256ull << 20)
+#define MEASURE_TRUNK (384ull << 20) /* most bytes of made-up weights; never more than a quarter of what is left */
+#define MEASURE_EXPERTS (128ull << 20)
 
 struct options {
     struct engine_flags engine; /* those that say how it is run */

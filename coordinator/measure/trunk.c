@@ -14,7 +14,7 @@
 
 #define TOKENS_LEAST 3
 #define COPIES_MOST 8
-#define OUT_OF_CACHE (256ull << 20) /* a small trunk is there more than once: in a run experts push it out */
+#define OUT_OF_CACHE (128ull << 20) /* a small trunk is there more than once: in a run experts push it out */
 #define POSITIONS 256u
 
 struct job {

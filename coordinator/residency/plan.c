@@ -15,10 +15,12 @@
 #define RESERVE_LEAST (16ull << 20)
 #define RESERVE_PART_OWN 64
 #define RESERVE_PART 16
-/* A process of ours beside its segments: heap, libraries' data, kernel objects. Measured 1.0 to 2.2 MB
- * (docs/MEASUREMENTS.md). A thread: stack and the kernel's stack, measured 0.1 MB. */
+/* Beside the segments, measured (docs/MEASUREMENTS.md): a process 0.9 to 1.1 MB of heap and libraries' data,
+ * and kernel objects; a thread of a team 0.4 MB of stacks and scratch, more for wide experts. */
 #define PROCESS_BYTES (3ull << 20)
-#define THREAD_BYTES (192ull << 10)
+#define THREAD_BYTES (448ull << 10)
+#define THREAD_WIDE 32 /* bytes for each value of an expert's intermediate */
+#define READER_BYTES (64ull << 10)
 #define PAGER_THREADS 34 /* without io_uring: its readers */
 #define PASS_PART 8      /* buffers of a pass take at most this part of the memory beside the trunk, unless asked for */
 #define LOGIT_PART 16
@@ -291,7 +293,8 @@ int plan_make(const struct plan_file *f, const struct plan_ask *a, const struct 
     left = b->left - p->bytes.reserve;
     choose_passes(f, a, left, p);
     p->bytes.kernel = kernel_bytes(f->trunk_bytes + p->bytes.calls, a->n_nodes);
-    p->bytes.process = (2 + a->n_nodes) * PROCESS_BYTES + (2 * a->threads + a->n_nodes + PAGER_THREADS) * THREAD_BYTES;
+    p->bytes.process = (2 + a->n_nodes) * PROCESS_BYTES + PAGER_THREADS * READER_BYTES +
+                       (2 * a->threads + a->n_nodes) * (THREAD_BYTES + THREAD_WIDE * (uint64_t)f->n_ff);
     fixed = plan_taken(p);
     if (fixed > left)
         return err_set(e, -ENOMEM,
