@@ -17,11 +17,13 @@ enum {
     MOST_QUERIES = 8,
     CHANNELS = 128, /* that a block's threads cover at once, two each */
     QUARTERS = 4,
-    AHEAD = 16, /* values on their way to a thread */
+    KEYS_AHEAD = 4,    /* pieces of eight values of a key on their way to a thread */
+    VALUES_AHEAD = 16, /* pairs of values, the same */
+    MERGE_AHEAD = 8,   /* chunks, the same */
     MOST_DV = 512,
     MERGE_THREADS = 128,
-    MOST_BLOCKS = 1024, /* of a split's grid */
-    FEW_ITEMS = 64,     /* fewer blocks than half of a large card's multiprocessors */
+    MOST_BLOCKS = 264, /* of a split's grid: two a multiprocessor of a large card */
+    FEW_ITEMS = 64,    /* fewer blocks than half of a large card's multiprocessors */
 };
 static_assert(CHUNK == THREADS, "a thread has one key");
 
@@ -61,17 +63,27 @@ template <kv_type T> static __device__ __forceinline__ typename stored<T>::type 
         return cu_canon(v);
 }
 
-/* eight values from i on: 16-byte loads where the row is aligned for them */
+/* Eight values as they are stored, 16 bytes a load, and widened. */
+template <kv_type T> struct eight {
+    uint4 raw[T == KV_F32 ? 2 : 1];
+};
 template <kv_type T>
-static __device__ __forceinline__ void load8(const typename stored<T>::type *row, float v[8])
+static __device__ __forceinline__ void load8(const typename stored<T>::type *at, eight<T> *e)
+{
+#pragma unroll
+    for (unsigned i = 0; i < sizeof *e / 16; i++)
+        e->raw[i] = ((const uint4 *)at)[i];
+}
+template <kv_type T> static __device__ __forceinline__ void widen8(const eight<T> &e, float v[8])
 {
     if constexpr (T == KV_F32) {
-        float4 a = ((const float4 *)row)[0], b = ((const float4 *)row)[1];
-        v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w;
-        v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
+        const uint32_t w[8] = {e.raw[0].x, e.raw[0].y, e.raw[0].z, e.raw[0].w,
+                               e.raw[1].x, e.raw[1].y, e.raw[1].z, e.raw[1].w};
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            v[i] = __uint_as_float(w[i]);
     } else {
-        uint4 a = *(const uint4 *)row;
-        uint32_t w[4] = {a.x, a.y, a.z, a.w};
+        const uint32_t w[4] = {e.raw[0].x, e.raw[0].y, e.raw[0].z, e.raw[0].w};
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             v[2 * i] = widen<T>((uint16_t)w[i]);
@@ -80,20 +92,23 @@ static __device__ __forceinline__ void load8(const typename stored<T>::type *row
     }
 }
 
-/* Two neighbouring values; paired: they are aligned for one load. Else the second one is there if
- * `both`. */
-template <kv_type T>
-static __device__ __forceinline__ float2 load2(const typename stored<T>::type *at, int paired,
-                                               int both)
+/* Two neighbouring values, aligned for one load. */
+template <kv_type T> struct pair;
+template <> struct pair<KV_F32> {
+    typedef float2 type;
+};
+template <> struct pair<KV_F16> {
+    typedef uint32_t type;
+};
+template <> struct pair<KV_BF16> {
+    typedef uint32_t type;
+};
+template <kv_type T> static __device__ __forceinline__ float2 widen2(typename pair<T>::type w)
 {
-    if (!paired)
-        return make_float2(widen<T>(at[0]), both ? widen<T>(at[1]) : 0.0f);
-    if constexpr (T == KV_F32) {
-        return *(const float2 *)at;
-    } else {
-        uint32_t w = *(const uint32_t *)at;
+    if constexpr (T == KV_F32)
+        return w;
+    else
         return make_float2(widen<T>((uint16_t)w), widen<T>((uint16_t)(w >> 16)));
-    }
 }
 
 /* ---- append ---- */
@@ -142,19 +157,20 @@ template <kv_type T> struct work {
     int paired; /* rows of values are aligned for load2 */
 };
 
-/* Shared memory: q (8, hd), p (8, 256), then for every query: the number of its keys, m and l of
- * the chunk. */
+/* Shared memory: p (8, 256), the rows of the chunk's keys (256), then for every query: m and l of
+ * the chunk, the number of its keys; q (8, hd). */
 struct shared_parts {
     float *q, *p, *m, *l;
     float *was, *now, *sum; /* walking: the merge's two factors, l so far */
-    unsigned *n;
+    unsigned *n, *row;
 };
 static __device__ __forceinline__ shared_parts parts_of(float *base)
 {
     shared_parts s;
 
     s.p = base;
-    s.m = s.p + MOST_QUERIES * CHUNK;
+    s.row = (unsigned *)(s.p + MOST_QUERIES * CHUNK);
+    s.m = (float *)(s.row + CHUNK);
     s.l = s.m + MOST_QUERIES;
     s.was = s.l + MOST_QUERIES;
     s.now = s.was + MOST_QUERIES;
@@ -165,7 +181,8 @@ static __device__ __forceinline__ shared_parts parts_of(float *base)
 }
 static size_t shared_bytes(unsigned hd)
 {
-    return (MOST_QUERIES * CHUNK + 7 * MOST_QUERIES + MOST_QUERIES * (size_t)((hd + 3) / 4 * 4)) *
+    return ((MOST_QUERIES + 1) * CHUNK + 7 * MOST_QUERIES +
+            MOST_QUERIES * (size_t)((hd + 3) / 4 * 4)) *
            sizeof(float);
 }
 /* floats from query to query in shared memory */
@@ -179,8 +196,29 @@ static __device__ __forceinline__ unsigned keys_in(unsigned n, unsigned first)
     return n <= first ? 0 : n - first < CHUNK ? n - first : CHUNK;
 }
 
-/* 29.1: this thread's key against G queries, into p */
 template <kv_type T, int G>
+static __device__ __forceinline__ void add_piece(const eight<T> &e, const float *q, unsigned pitch,
+                                                 float lane[G][8])
+{
+    float k[8];
+
+    widen8<T>(e, k);
+#pragma unroll
+    for (int g = 0; g < G; g++) {
+        float4 a = *(const float4 *)(q + g * pitch), b = *(const float4 *)(q + g * pitch + 4);
+        lane[g][0] = __fmaf_rn(a.x, k[0], lane[g][0]);
+        lane[g][1] = __fmaf_rn(a.y, k[1], lane[g][1]);
+        lane[g][2] = __fmaf_rn(a.z, k[2], lane[g][2]);
+        lane[g][3] = __fmaf_rn(a.w, k[3], lane[g][3]);
+        lane[g][4] = __fmaf_rn(b.x, k[4], lane[g][4]);
+        lane[g][5] = __fmaf_rn(b.y, k[5], lane[g][5]);
+        lane[g][6] = __fmaf_rn(b.z, k[6], lane[g][6]);
+        lane[g][7] = __fmaf_rn(b.w, k[7], lane[g][7]);
+    }
+}
+
+/* 29.1: this thread's key against G queries, into p. WARM: asks for the key's value, too. */
+template <kv_type T, int G, bool WARM>
 static __device__ __forceinline__ void scores(const work<T> &w, const shared_parts &s,
                                               unsigned first, unsigned most)
 {
@@ -189,32 +227,34 @@ static __device__ __forceinline__ void scores(const work<T> &w, const shared_par
 
     if (j >= most)
         return;
-    const typename stored<T>::type *row =
-        w.k + (size_t)(w.list ? w.list[first + j] : first + j) * w.hd;
+    unsigned at = w.list ? w.list[first + j] : first + j;
+    const typename stored<T>::type *row = w.k + (size_t)at * w.hd;
+
+    s.row[j] = at;
+    if (WARM) /* on their way while the scores are made */
+        for (unsigned c = 0; c < w.dv; c += 128 / sizeof *row)
+            asm volatile("prefetch.global.L2 [%0];" ::"l"(w.v + (size_t)at * w.dv + c));
 #pragma unroll
     for (int g = 0; g < G; g++)
 #pragma unroll
         for (int l = 0; l < 8; l++)
             lane[g][l] = 0.0f;
-    if (w.wide)
-#pragma unroll 4
-        for (; i < w.hd; i += 8) {
-            float k[8];
-            load8<T>(row + i, k);
+    if (w.wide) {
+        eight<T> e[KEYS_AHEAD];
+
+        for (; i + 8 * KEYS_AHEAD <= w.hd; i += 8 * KEYS_AHEAD) {
 #pragma unroll
-            for (int g = 0; g < G; g++) {
-                float4 a = *(const float4 *)(s.q + g * pitch + i),
-                       b = *(const float4 *)(s.q + g * pitch + i + 4);
-                lane[g][0] = __fmaf_rn(a.x, k[0], lane[g][0]);
-                lane[g][1] = __fmaf_rn(a.y, k[1], lane[g][1]);
-                lane[g][2] = __fmaf_rn(a.z, k[2], lane[g][2]);
-                lane[g][3] = __fmaf_rn(a.w, k[3], lane[g][3]);
-                lane[g][4] = __fmaf_rn(b.x, k[4], lane[g][4]);
-                lane[g][5] = __fmaf_rn(b.y, k[5], lane[g][5]);
-                lane[g][6] = __fmaf_rn(b.z, k[6], lane[g][6]);
-                lane[g][7] = __fmaf_rn(b.w, k[7], lane[g][7]);
-            }
+            for (int a = 0; a < KEYS_AHEAD; a++)
+                load8<T>(row + i + 8 * a, &e[a]);
+#pragma unroll
+            for (int a = 0; a < KEYS_AHEAD; a++)
+                add_piece<T, G>(e[a], s.q + i + 8 * a, pitch, lane);
         }
+        for (; i < w.hd; i += 8) {
+            load8<T>(row + i, &e[0]);
+            add_piece<T, G>(e[0], s.q + i, pitch, lane);
+        }
+    }
     for (; i < w.hd; i += 8) /* any length */
 #pragma unroll
         for (int l = 0; l < 8; l++)
@@ -281,30 +321,37 @@ static __device__ __forceinline__ void values(const work<T> &w, const shared_par
 #pragma unroll
     for (int g = 0; g < N; g++)
         o[g] = make_float2(0.0f, 0.0f);
-    for (; j + AHEAD <= even; j += AHEAD) {
-        float2 x[AHEAD];
+    for (; w.paired && j + VALUES_AHEAD <= even; j += VALUES_AHEAD) {
+        typename pair<T>::type raw[VALUES_AHEAD];
 #pragma unroll
-        for (int a = 0; a < AHEAD; a++)
-            x[a] = load2<T>(v + (size_t)(w.list ? w.list[first + j + a] : first + j + a) * w.dv,
-                            w.paired, both);
+        for (int a = 0; a < VALUES_AHEAD; a += 4) {
+            uint4 at = *(const uint4 *)(s.row + j + a);
+            raw[a] = *(const typename pair<T>::type *)(v + (size_t)at.x * w.dv);
+            raw[a + 1] = *(const typename pair<T>::type *)(v + (size_t)at.y * w.dv);
+            raw[a + 2] = *(const typename pair<T>::type *)(v + (size_t)at.z * w.dv);
+            raw[a + 3] = *(const typename pair<T>::type *)(v + (size_t)at.w * w.dv);
+        }
 #pragma unroll
-        for (int g = 0; g < N; g++)
+        for (int a = 0; a < VALUES_AHEAD; a += 4) {
+            float2 x0 = widen2<T>(raw[a]), x1 = widen2<T>(raw[a + 1]);
+            float2 x2 = widen2<T>(raw[a + 2]), x3 = widen2<T>(raw[a + 3]);
 #pragma unroll
-            for (int a = 0; a < AHEAD; a += 4) {
+            for (int g = 0; g < N; g++) {
                 float4 p = *(const float4 *)(s.p + (g0 + g) * CHUNK + j + a);
-                o[g].x = __fmaf_rn(p.x, x[a].x, o[g].x);
-                o[g].y = __fmaf_rn(p.x, x[a].y, o[g].y);
-                o[g].x = __fmaf_rn(p.y, x[a + 1].x, o[g].x);
-                o[g].y = __fmaf_rn(p.y, x[a + 1].y, o[g].y);
-                o[g].x = __fmaf_rn(p.z, x[a + 2].x, o[g].x);
-                o[g].y = __fmaf_rn(p.z, x[a + 2].y, o[g].y);
-                o[g].x = __fmaf_rn(p.w, x[a + 3].x, o[g].x);
-                o[g].y = __fmaf_rn(p.w, x[a + 3].y, o[g].y);
+                o[g].x = __fmaf_rn(p.x, x0.x, o[g].x);
+                o[g].y = __fmaf_rn(p.x, x0.y, o[g].y);
+                o[g].x = __fmaf_rn(p.y, x1.x, o[g].x);
+                o[g].y = __fmaf_rn(p.y, x1.y, o[g].y);
+                o[g].x = __fmaf_rn(p.z, x2.x, o[g].x);
+                o[g].y = __fmaf_rn(p.z, x2.y, o[g].y);
+                o[g].x = __fmaf_rn(p.w, x3.x, o[g].x);
+                o[g].y = __fmaf_rn(p.w, x3.y, o[g].y);
             }
+        }
     }
-    for (; j < most; j++) { /* the tail, where queries end at different keys */
-        float2 x =
-            load2<T>(v + (size_t)(w.list ? w.list[first + j] : first + j) * w.dv, w.paired, both);
+    for (; j < most; j++) { /* the tail, where queries end at different keys; odd rows altogether */
+        const typename stored<T>::type *at = v + (size_t)s.row[j] * w.dv;
+        float2 x = make_float2(widen<T>(at[0]), both ? widen<T>(at[1]) : 0.0f);
 #pragma unroll
         for (int g = 0; g < N; g++)
             if (j < keys_in(s.n[g0 + g], first)) {
@@ -341,7 +388,7 @@ static __device__ __forceinline__ void run_queries(const work<T> &w, const share
     for (unsigned first = from; first < to; first += CHUNK) {
         unsigned most = keys_in(to, first), even = keys_in(least, first);
 
-        scores<T, G>(w, s, first, most);
+        scores<T, G, !WALK>(w, s, first, most);
         __syncthreads();
         chunk_softmax(s, G, first);
         __syncthreads();
@@ -414,8 +461,8 @@ struct attention_args {
     size_t ldq, ldo;
     unsigned heads, group, n_tokens; /* group: heads of a kv head */
     float scale;
-    float *o, *ml;    /* split: (n_tokens, chunks, heads, dv) and (n_tokens, chunks, heads, 2) */
-    unsigned chunks;  /* room for */
+    float *o, *ml;   /* split: (n_tokens, chunks, heads, dv) and (n_tokens, chunks, heads, 2) */
+    unsigned chunks; /* room for */
 };
 
 static __device__ __forceinline__ unsigned keys_of(const attention_args &x, unsigned t)
@@ -449,10 +496,20 @@ static __device__ __forceinline__ void fill_queries(const attention_args &x, con
 {
     unsigned pitch = q_pitch(x.a.hd);
 
-    for (unsigned i = threadIdx.x; i < G * x.a.hd; i += THREADS) {
-        unsigned g = i / x.a.hd, c = i % x.a.hd, real = g < (unsigned)n_queries ? g : n_queries - 1;
-        s.q[g * pitch + c] =
-            x.q[(t0 + real / per) * x.ldq + (size_t)(head0 + real % per) * x.a.hd + c];
+    for (unsigned base = threadIdx.x; base < G * x.a.hd; base += 4 * THREADS) {
+        float v[4];
+#pragma unroll
+        for (unsigned k = 0; k < 4; k++) { /* four on their way */
+            unsigned i = base + k * THREADS, g = i / x.a.hd, c = i % x.a.hd;
+            unsigned real = g < (unsigned)n_queries ? g : n_queries - 1;
+            v[k] = x.q[(t0 + real / per) * x.ldq + (size_t)(head0 + real % per) * x.a.hd + c];
+        }
+#pragma unroll
+        for (unsigned k = 0; k < 4; k++) {
+            unsigned i = base + k * THREADS, g = i / x.a.hd, c = i % x.a.hd;
+            if (g < (unsigned)G)
+                s.q[g * pitch + c] = v[k];
+        }
     }
     if (threadIdx.x < (unsigned)G) {
         unsigned real = threadIdx.x < (unsigned)n_queries ? threadIdx.x : n_queries - 1;
@@ -572,8 +629,17 @@ static __global__ void __launch_bounds__(MERGE_THREADS) merge(attention_args x)
             if (ch >= x.a.dv)
                 break;
             float a = acc[k];
-#pragma unroll 8
-            for (unsigned i = 0; i < count; i++) {
+            unsigned i = 0;
+            for (; i + MERGE_AHEAD <= count; i += MERGE_AHEAD) {
+                float v[MERGE_AHEAD];
+#pragma unroll
+                for (unsigned c = 0; c < MERGE_AHEAD; c++)
+                    v[c] = o[(size_t)(base + i + c) * o_step + ch];
+#pragma unroll
+                for (unsigned c = 0; c < MERGE_AHEAD; c++)
+                    a = base + i + c ? __fmaf_rn(a, was[i + c], __fmul_rn(v[c], now[i + c])) : v[c];
+            }
+            for (; i < count; i++) {
                 float v = o[(size_t)(base + i) * o_step + ch];
                 a = base + i ? __fmaf_rn(a, was[i], __fmul_rn(v, now[i])) : v;
             }

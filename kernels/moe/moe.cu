@@ -3,7 +3,7 @@
 #include "kernels/moe/moe_cuda.h"
 #include "kernels/num.cuh"
 
-enum { THREADS = 256, MOST_BLOCKS = 4096 };
+enum { THREADS = 256, MOST_BLOCKS = 4096, AHEAD = 8 /* rows of a thread on their way */ };
 
 /* never through L1, whose lines could be older than the stamp that was waited for */
 static __device__ __forceinline__ float load_far(const float *p)
@@ -54,9 +54,19 @@ static __global__ void sum_near(const float *w, const float *rows, unsigned k, f
 
     if (i >= n)
         return;
-#pragma unroll 8
-    for (unsigned p = 0; p < k; p++)
-        a = __fmaf_rn(w[t * k + p], rows[(t * k + p) * n + i], a);
+    for (unsigned p0 = 0; p0 < k; p0 += AHEAD) {
+        float y[AHEAD], f[AHEAD];
+
+#pragma unroll
+        for (unsigned p = 0; p < AHEAD; p++) { /* a place that is none reads another's row */
+            unsigned at = t * k + (p0 + p < k ? p0 + p : p0);
+            y[p] = rows[(size_t)at * n + i];
+            f[p] = w[at];
+        }
+#pragma unroll
+        for (unsigned p = 0; p < AHEAD; p++)
+            a = p0 + p < k ? __fmaf_rn(f[p], y[p], a) : a;
+    }
     acc[t * ld + i] = cu_canon(a);
 }
 
@@ -70,15 +80,18 @@ static __global__ void sum_far(const float *w, const float *const *row_at, unsig
 
     if (i >= n)
         return;
-    for (unsigned p0 = 0; p0 < k; p0 += 8) { /* eight loads on their way at once */
-        V y[8];
+    for (unsigned p0 = 0; p0 < k; p0 += AHEAD) {
+        const V *at[AHEAD];
+        V y[AHEAD];
 
 #pragma unroll
-        for (unsigned p = 0; p < 8; p++)
-            if (p0 + p < k)
-                y[p] = load_far((const V *)row_at[t * k + p0 + p] + i);
+        for (unsigned p = 0; p < AHEAD; p++)
+            at[p] = (const V *)row_at[t * k + (p0 + p < k ? p0 + p : p0)];
 #pragma unroll
-        for (unsigned p = 0; p < 8; p++)
+        for (unsigned p = 0; p < AHEAD; p++)
+            y[p] = load_far(at[p] + i);
+#pragma unroll
+        for (unsigned p = 0; p < AHEAD; p++)
             if (p0 + p < k)
                 add_row(a, w[t * k + p0 + p], y[p]);
     }

@@ -7,7 +7,7 @@
 #include "kernels/sum/sum.cuh"
 #include "kernels/topk/topk_cuda.h"
 
-enum { THREADS = 256 };
+enum { THREADS = 256, AHEAD = 8 /* loads of a thread on their way */ };
 
 /* a float as an unsigned integer of the same order: NaN lowest, -0 as +0 (order_key) */
 static __device__ __forceinline__ uint32_t order_bits(float v)
@@ -53,6 +53,21 @@ static __device__ void weights(float *w, const router_cuda &r)
     }
 }
 
+/* The token's logits to shared memory: a lane's own values alone, which it alone reads again. */
+static __device__ __forceinline__ void stage(const float *x, unsigned n, float *copy)
+{
+    for (unsigned base = threadIdx.x; base < n; base += AHEAD * WARP) {
+        float v[AHEAD];
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++)
+            v[k] = base + k * WARP < n ? x[base + k * WARP] : 0.0f;
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++)
+            if (base + k * WARP < n)
+                copy[base + k * WARP] = v[k];
+    }
+}
+
 /* rule 25 over the token's logits, into scores and the warp's shared copy */
 static __device__ __forceinline__ void softmax_scores(const router_cuda &r, const float *x,
                                                       float *scores, float *copy)
@@ -60,11 +75,12 @@ static __device__ __forceinline__ void softmax_scores(const router_cuda &r, cons
     unsigned lane = threadIdx.x;
     float m = __int_as_float(0xFF800000), l = 0.0f;
 
+    stage(x, r.n, copy);
     for (unsigned i = lane; i < r.n; i += WARP)
-        m = x[i] > m ? x[i] : m;
+        m = copy[i] > m ? copy[i] : m;
     m = cu_warp_max(m);
     for (unsigned i = lane; i < r.n; i += WARP) {
-        copy[i] = cu_exp(__fsub_rn(x[i], m));
+        copy[i] = cu_exp(__fsub_rn(copy[i], m));
         l = __fadd_rn(l, copy[i]);
     }
     l = cu_fold32(l);
@@ -76,8 +92,9 @@ static __device__ __forceinline__ void softmax_scores(const router_cuda &r, cons
 static __device__ __forceinline__ void sigmoid_scores(const router_cuda &r, const float *x,
                                                       float *scores, float *copy)
 {
+    stage(x, r.n, copy);
     for (unsigned i = threadIdx.x; i < r.n; i += WARP) {
-        float v = cu_canon(cu_sigmoid(x[i]));
+        float v = cu_canon(cu_sigmoid(copy[i]));
         scores[i] = v;
         copy[i] = r.bias ? cu_canon(__fadd_rn(v, r.bias[i])) : v;
     }
@@ -162,15 +179,20 @@ static __global__ void argmax(const float *x, size_t ldx, size_t n, uint32_t *be
 {
     argmax_scratch *a = all + blockIdx.y;
     const float *row = x + blockIdx.y * ldx;
+    size_t step = (size_t)gridDim.x * THREADS;
     unsigned long long most = 0;
 
-    for (size_t i = blockIdx.x * (size_t)THREADS + threadIdx.x; i < n;
-         i += gridDim.x * (size_t)THREADS) {
-        float v = row[i];
-        if (v == v && v != __int_as_float(0xFF800000)) {
-            unsigned long long key = order_place(v, (uint32_t)i);
-            most = key > most ? key : most;
-        }
+    for (size_t base = blockIdx.x * (size_t)THREADS + threadIdx.x; base < n; base += AHEAD * step) {
+        float v[AHEAD];
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++)
+            v[k] = base + k * step < n ? row[base + k * step] : __int_as_float(0xFF800000);
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++)
+            if (v[k] == v[k] && v[k] != __int_as_float(0xFF800000)) {
+                unsigned long long key = order_place(v[k], (uint32_t)(base + k * step));
+                most = key > most ? key : most;
+            }
     }
     most = block_most(most);
     if (threadIdx.x)
