@@ -6,6 +6,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <xxhash.h>
+#if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
+#include <xxh_x86dispatch.h> /* the same hash in the form that the processor has: replaces the name */
+#endif
 
 #include "pager/io.h"
 #include "shm/bell.h"
