@@ -266,13 +266,28 @@ static char *dense_in(const char *path)
     return NULL;
 }
 
+static int is_unfinished(const char *path)
+{
+    char *part;
+    int is;
+
+    if (asprintf(&part, "%s/" PACK_EXPERTS ".part", path) < 0)
+        return 0;
+    is = !access(part, F_OK);
+    free(part);
+    return is;
+}
+
 int gguf_open(const char *path, struct gguf **out, struct err *e)
 {
     struct front one, *shards = NULL;
     char *dense = dense_in(path);
     size_t n = 0;
-    int rc = front_open(&one, dense ? dense : path, e);
+    int rc;
 
+    if (!dense && is_unfinished(path))
+        return err_set(e, -EINVAL, "%s: an unfinished pack; the same conclave pack goes on with it", path);
+    rc = front_open(&one, dense ? dense : path, e);
     free(dense);
     if (!rc && front_find(&one, PACK_KEY_ID))
         return open_pack(&one, out, e);

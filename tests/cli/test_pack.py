@@ -11,7 +11,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from cli import STORY, SharedMemory, program, refused, start, wait_for  # noqa: E402
@@ -31,8 +30,17 @@ SHIM = r"""
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/types.h>
-/* a file system that sets nothing aside and is full after some writes */
-static int left = -1;
+#include <unistd.h>
+/* A slow disk, on a file system that sets nothing aside and may be full after some writes. */
+static int left;
+static useconds_t slow;
+static ssize_t (*real)(int, const void *, size_t, off_t);
+__attribute__((constructor)) static void begin(void)
+{
+    real = (ssize_t(*)(int, const void *, size_t, off_t))dlsym(RTLD_NEXT, "pwrite");
+    left = atoi(getenv("SHIM_WRITES"));
+    slow = atoi(getenv("SHIM_US"));
+}
 int fallocate(int fd, int mode, off_t at, off_t n)
 {
     (void)fd, (void)mode, (void)at, (void)n;
@@ -41,12 +49,9 @@ int fallocate(int fd, int mode, off_t at, off_t n)
 }
 ssize_t pwrite(int fd, const void *p, size_t n, off_t at)
 {
-    static ssize_t (*real)(int, const void *, size_t, off_t);
-    if (!real) {
-        real = (ssize_t(*)(int, const void *, size_t, off_t))dlsym(RTLD_NEXT, "pwrite");
-        left = atoi(getenv("SHIM_WRITES"));
-    }
-    if (at && __atomic_fetch_sub(&left, 1, __ATOMIC_RELAXED) <= 0) { /* head and index are in place */
+    if (at) /* else head and index, which are in place */
+        usleep(slow);
+    if (at && __atomic_fetch_sub(&left, 1, __ATOMIC_RELAXED) <= 0) {
         errno = ENOSPC;
         return -1;
     }
@@ -81,8 +86,9 @@ def read_again(r):
 class Index:
     """Where things lie in a pack (coordinator/pack/format.h)."""
 
-    def __init__(self, folder):
-        self.data = read(os.path.join(folder, "experts.pack"))
+    def __init__(self, folder, end=""):
+        with open(os.path.join(folder, "experts.pack" + end), "rb") as f:
+            self.data = f.read(4 * MB)
         self.nodes, self.layers, self.experts, self.tensors = struct.unpack_from("<12xIIII", self.data)
         self.blocks = 4096 + 128 * self.tensors + 56 * self.layers
 
@@ -90,6 +96,9 @@ class Index:
         """(byte in the file, bytes)"""
         n = (layer * self.experts + expert) * self.nodes + node
         return struct.unpack_from("<QQ", self.data, self.blocks + 24 * n)
+
+    def checksum(self, n):
+        return struct.unpack_from("<Q", self.data, self.blocks + 24 * n + 16)[0]
 
 
 def pack(model, folder, *more, **popen):
@@ -100,13 +109,14 @@ def pack(model, folder, *more, **popen):
 
 def same_bytes():
     for model in MODELS + [STORY]:
+        bases = {n: Eval(model, TOKENS, "--nodes", n) for n in (1, 2, 3)}
         for packed in (1, 2, 3):
             folder = at("same%d" % packed)
             before = os.stat(model).st_mtime_ns, read(model)
             pack(model, folder, "--nodes", packed)
             check((os.stat(model).st_mtime_ns, read(model)) == before, "%s was touched" % model)
             for nodes in (1, 2, 3):
-                base = Eval(model, TOKENS, "--nodes", nodes)
+                base = bases[nodes]
                 for ram in ([], ["--ram", max(base.stats["slab_bytes_all"] // 2, base.stats["slab_bytes_one"])]):
                     r = Eval(folder, TOKENS, "--nodes", nodes, *ram)
                     what = "%s for %d, run with %d %s" % (model, packed, nodes, ram)
@@ -215,37 +225,44 @@ def finals(folder):
     return [n for n in NAMES if os.path.exists(os.path.join(folder, n))]
 
 
+def with_shim(writes, us):
+    if not os.path.exists(at("shim.so")):
+        with open(at("shim.c"), "w") as f:
+            f.write(SHIM)
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", at("shim.so"), at("shim.c"), "-ldl"], check=True)
+    return dict(os.environ, LD_PRELOAD=at("shim.so"), SHIM_WRITES=str(writes), SHIM_US=str(us),
+                ASAN_OPTIONS="verify_asan_link_order=0:" + os.environ.get("ASAN_OPTIONS", ""))
+
+
+def saved(folder):
+    """Blocks whose checksums an unfinished pack has; -1: there is no such file yet."""
+    try:
+        index = Index(folder, ".part")
+    except (OSError, struct.error):
+        return -1
+    return sum(index.checksum(n) != 0 for n in range(index.layers * index.experts * index.nodes))
+
+
 def interrupted(model, whole):
     """Killed at several moments, stopped by Ctrl-C, then gone on with: the same files."""
-    folder = at("resumed")
-    for wait in (0, 0.05, 0.2, 0.4):
-        p = start("pack", "-m", model, "-o", folder, "--nodes", 2)
-        wait_for(lambda: os.path.exists(os.path.join(folder, "experts.pack.part")) or p.poll() is not None)
-        time.sleep(wait)
-        if wait:  # the checksums of what is done are saved every second
-            p.send_signal(signal.SIGSTOP)
-            time.sleep(1.1)
-            p.send_signal(signal.SIGCONT)
-            time.sleep(0.15)
-        p.kill()
-        p.communicate()
-        if p.returncode == 0:
-            break
-        check(finals(folder) == [], "killed after %g s: %s" % (wait, finals(folder)))
-        refused(check, conclave("inspect", folder), 1, folder)
-    check(p.returncode != 0, "it was done before it could be killed")
-    p = start("pack", "-m", model, "-o", folder, "--nodes", 2)
-    wait_for(lambda: False, 0.1)
-    p.send_signal(signal.SIGINT)
-    _, said = p.communicate()
-    check(p.returncode == 130 and b"goes on from here" in said or p.returncode == 0, "Ctrl-C: %d %s" %
-          (p.returncode, said))
-    if p.returncode:
-        check(finals(folder) == [], "after Ctrl-C: %s" % finals(folder))
-        refused(check, conclave("pack", "-m", model, "-o", folder, "--nodes", 1), 1, "another number of nodes")
-        flip(os.path.join(folder, "dense.gguf.part"), 9000)  # what is there is not believed
-        done = pack(model, folder, "--nodes", 2)
-        check(b"were there from an interrupted run" in done.stdout, "gone on: %s" % done.stdout)
+    folder, had = at("resumed"), -1
+    slow = with_shim(1 << 30, 20000)
+    for signo in (signal.SIGKILL, signal.SIGKILL, signal.SIGKILL, signal.SIGINT):
+        p = start("pack", "-m", model, "-o", folder, "--nodes", 2, env=slow)
+        check(wait_for(lambda: saved(folder) > had, 120), "nothing more than %d blocks is saved" % had)
+        p.send_signal(signo)
+        _, said = p.communicate()
+        had = saved(folder)
+        if signo == signal.SIGINT:
+            check(p.returncode == 130 and b"goes on from here" in said, "Ctrl-C: %d %s" % (p.returncode, said))
+        else:
+            check(p.returncode == -signo, "it ended before it was killed: %s" % said)
+        check(finals(folder) == [], "interrupted with %d blocks: %s" % (had, finals(folder)))
+        refused(check, conclave("inspect", folder), 1, folder, "unfinished pack")
+    refused(check, conclave("pack", "-m", model, "-o", folder, "--nodes", 1), 1, "another number of nodes")
+    flip(os.path.join(folder, "experts.pack.part"), Index(folder, ".part").block(0, 0)[0])  # it is not believed
+    done = pack(model, folder, "--nodes", 2)
+    check(b"were there from an interrupted run" in done.stdout, "gone on: %s" % done.stdout)
     for n in NAMES:
         check(read(os.path.join(folder, n)) == read(os.path.join(whole, n)), "%s differs" % n)
     os.rename(os.path.join(folder, "experts.pack"), os.path.join(folder, "experts.pack.part"))
@@ -264,12 +281,7 @@ def full_disk(model, whole):
                        preexec_fn=small_files)
     refused(check, p, 1, "no room", what="not enough room at the start")
     check(not os.path.exists(folder), "a pack that has no room leaves %s" % folder)
-    with open(at("shim.c"), "w") as f:
-        f.write(SHIM)
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", at("shim.so"), at("shim.c"), "-ldl"], check=True)
-    env = dict(os.environ, LD_PRELOAD=at("shim.so"), SHIM_WRITES="60",
-               ASAN_OPTIONS="verify_asan_link_order=0:" + os.environ.get("ASAN_OPTIONS", ""))
-    p = conclave("pack", "-m", model, "-o", folder, "--nodes", 2, env=env)
+    p = conclave("pack", "-m", model, "-o", folder, "--nodes", 2, env=with_shim(60, 0))
     refused(check, p, 1, folder, "No space left", what="full in the middle")
     check(finals(folder) == [], "a full disk leaves %s" % finals(folder))
     done = pack(model, folder, "--nodes", 2)
