@@ -1,6 +1,6 @@
 /* What a file's device gives by size and number of reads: disk_bench [FILE]. Random direct reads; rows are
- * sizes, columns depths, GB/s, the better of two turns of 300 ms. pager/jobs.h (READ_BYTES) and pager/uring.c
- * (DEPTH) were chosen by it. Without FILE it makes one of 256 MB in build/tmp. */
+ * sizes, columns depths, GB/s, the better of two turns of 300 ms: to compare with READ_BYTES (pager/jobs.h) and
+ * DEPTH (pager/uring.c). Without FILE it makes one of 256 MB in build/tmp. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
