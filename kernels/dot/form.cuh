@@ -11,7 +11,7 @@ extern "C" {
 /* One matrix; blocks share its rows evenly. Weights are asked for before the launch before this one
  * has ended: nothing that runs just before may write them. */
 template <class T, int NT>
-__global__ void __launch_bounds__(THREADS, NT == 1 ? 3 : NT <= 4 ? 2 : 1)
+__global__ void __launch_bounds__(THREADS, NT <= 4 ? 3 : 1)
     rows_kernel(const __grid_constant__ tiling g, const __grid_constant__ dot_cuda_rows j)
 {
     extern __shared__ __align__(64) uint8_t smem[];

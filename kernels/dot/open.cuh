@@ -5,6 +5,8 @@
  *   UNIT, BYTES, BLOCK  values of a unit (rule 9), bytes and values of a block
  *   M                   -1, 0, +1: the sign of the second factor (rules 11 and 12)
  *   SUB                 values under one integer scale: 32, 16, or 0 where there is none
+ *   PLANES              how the prompts' kernel multiplies: 0, with the scales afterwards; 1, bytes times
+ *                       their scale; 2, bytes times the scale's low three bits, and times the others
  *   MIXED               words 2k and 2k + 1 hold values 4k.. of both halves in turn (one table
  *                       look-up gives them so, and the vector can be laid out to match, once)
  *   at(p, i)            first value of word i
@@ -132,11 +134,12 @@ static __device__ __forceinline__ void mixed16(const uint32_t x[4], uint32_t t0,
  * meet in a bank. Places are byte offsets: an entry's words are 64 bytes apart. */
 enum { COPIES = 16, ENTRY = 4 * COPIES };
 
+/* neighbouring threads write neighbouring entries: each begins at another place of its own */
 static __device__ __forceinline__ void copies(uint8_t *to, int i, uint32_t v)
 {
 #pragma unroll
-    for (int c = 0; c < COPIES; c++)
-        ((uint32_t *)to)[COPIES * i + c] = v;
+    for (int c = 0; c < COPIES / 4; c++)
+        ((uint4 *)to)[COPIES / 4 * i + (c + i / 2) % 4] = make_uint4(v, v, v, v);
 }
 /* the entry at offset `bits` shifted right (left where negative) and masked; t: the table and this
  * thread's place in an entry */
@@ -187,7 +190,7 @@ struct no_table {
 };
 /* sixteen values of each of two sub-blocks, 32 apart: the order of Q4_K and Q5_K */
 struct pairs_of_32 : no_table {
-    static constexpr int UNIT = 256, BLOCK = 256;
+    static constexpr int UNIT = 256, BLOCK = 256, PLANES = 2;
     static constexpr bool MIXED = false;
     static __device__ __forceinline__ int at(int p, int i)
     {
@@ -196,7 +199,7 @@ struct pairs_of_32 : no_table {
 };
 /* 32 neighbouring values */
 struct in_order {
-    static constexpr int UNIT = 256, BLOCK = 256;
+    static constexpr int UNIT = 256, BLOCK = 256, PLANES = 0;
     static constexpr bool MIXED = false;
     static __device__ __forceinline__ int at(int p, int i)
     {

@@ -5,7 +5,9 @@
  *   1. the rows' bytes, copied to shared memory while the values before were multiplied, open into
  *      signed bytes there (open.cuh), with integer scales, minima and factors beside them;
  *   2. each warp multiplies 32 rows with its vectors: tensor cores sum 32 (or 16) values from 0, an
- *      integer multiply-add per result applies the scale; T is one more product, of minima with the
+ *      integer multiply-add per result applies the scale; or the bytes are multiplied by their scale
+ *      as they open (in two planes, the scale's low and high bits, where they would not fit), and the
+ *      tensor cores sum all 256; T is one more product, of minima with the
  *      vectors' sums, which are cut into two signed bytes (s = 128 h + l);
  *   3. the float step: one conversion and one fma per result. Units of 32 and 16 do it after every
  *      unit, with four sums per result in registers (rule 12); their integers begin at 0x4B400000,
@@ -21,20 +23,22 @@ extern "C" {
 
 enum { GEMM_WARPS = 8, GEMM_THREADS = 32 * GEMM_WARPS };
 
-template <class T> struct gemm_shape {
+/* MOST: vectors of a block where units are of 256; 64 is for cards with little shared memory */
+template <class T, int MOST> struct gemm_shape {
     static constexpr bool WIDE = T::UNIT == 256;
-    static constexpr int ROWS = 64, VECS = WIDE ? 128 : 64; /* of a block; warps: 2 x 4 */
+    static constexpr int ROWS = 64, VECS = WIDE ? MOST : 64; /* of a block; warps: 2 x 4 */
     static constexpr int TILES = VECS / 32;                 /* of 8 vectors, of a warp */
     static constexpr int PER_VEC = GEMM_THREADS / VECS;     /* threads that copy one vector */
     static constexpr int PIECE = T::BYTES * 256 / T::BLOCK; /* of a file's row */
     static constexpr bool ALIGNED = T::BYTES % 16 == 0;
     static constexpr int CHUNKS = ALIGNED ? PIECE / 16 : (PIECE + 30) / 16;
     static constexpr int UNITS = 256 / T::UNIT;                   /* of a piece */
-    static constexpr int SUBS = WIDE ? 256 / (T::SUB + !WIDE) : 0; /* scales of a piece */
+    static constexpr int SUBS = WIDE && !T::PLANES ? 256 / (T::SUB + !WIDE) : 0; /* of a piece */
+    static constexpr int PLANE = ROWS * 256;
 
     static constexpr int TABLE_AT = 0;
     static constexpr int OPEN_AT = (T::TABLE + 127) / 128 * 128;
-    static constexpr int VEC_AT = OPEN_AT + ROWS * 256;
+    static constexpr int VEC_AT = OPEN_AT + (T::PLANES == 2 ? 2 : 1) * PLANE;
     static constexpr int RAW_AT = VEC_AT + 2 * VECS * 256;
     static constexpr int SCALE_AT = RAW_AT + ROWS * CHUNKS * 16 + 16;
     static constexpr int MIN_AT = SCALE_AT + SUBS * ROWS * 4;
@@ -76,27 +80,27 @@ static __device__ __forceinline__ void copy4(void *to, const void *from)
 #endif
 }
 
-/* Asks for piece `u`: the rows' bytes, the vectors' values and factors. */
-template <class T>
-static __device__ __forceinline__ void ask(const dot_cuda_rows &j, const mine &from, uint8_t *smem,
-                                           uint32_t u)
+/* Asks for piece `u`: the rows' bytes, the vectors' values and factors. WHOLE: all 256 values are
+ * there. */
+template <class T, int MOST, bool WHOLE>
+static __device__ __forceinline__ void ask_piece(const dot_cuda_rows &j, const mine &from,
+                                                 uint8_t *smem, uint32_t u)
 {
-    using S = gemm_shape<T>;
+    using S = gemm_shape<T, MOST>;
     const int tid = anew(threadIdx.x), v = tid / S::PER_VEC;
-    const uint8_t *row = from.row + (size_t)u * S::PIECE;
+    const uint8_t *row = from.row + (size_t)u * S::PIECE, *vec = from.vec + 256 * u;
     uint8_t *raw = smem + S::RAW_AT + tid / 4 * S::CHUNKS * 16;
     uint8_t *line = smem + S::VEC_AT + u % 2 * S::VECS * 256;
     float *d = (float *)(smem + S::DV_AT) + (u % 2 * S::VECS + v) * S::D_EACH;
     const float *d_from = (const float *)(from.vec + cu_act_d_at(j.n_cols)) + S::D_EACH * u;
-    uint32_t shift = S::ALIGNED ? 0 : (uint32_t)(size_t)row & 15, bytes = S::PIECE;
+    uint32_t shift = S::ALIGNED ? 0 : (uint32_t)(size_t)row & 15;
+    uint32_t bytes = WHOLE ? S::PIECE : j.n_cols / T::BLOCK * T::BYTES - u * S::PIECE;
 
-    if (!S::WIDE)
-        bytes = min(bytes, j.n_cols / T::BLOCK * T::BYTES - u * S::PIECE);
     row -= shift;
 #pragma unroll
     for (int k = 0; k < (S::CHUNKS + 3) / 4; k++) {
         int c = tid % 4 + 4 * k;
-        if (c < S::CHUNKS && (S::WIDE && S::ALIGNED ? true : 16 * c < shift + bytes))
+        if ((WHOLE && 4 * k + 3 < S::PIECE / 16) || (c < S::CHUNKS && 16 * c < shift + bytes))
             copy16(raw + 16 * c, row + 16 * c);
     }
 #pragma unroll
@@ -104,8 +108,8 @@ static __device__ __forceinline__ void ask(const dot_cuda_rows &j, const mine &f
         int c = tid % S::PER_VEC + S::PER_VEC * k;
         uint8_t *to = line + in_line(v, c);
 
-        if (S::WIDE || 256 * u + 16 * c < j.n_cols)
-            copy16(to, from.vec + 256 * u + 16 * c);
+        if (WHOLE || 256 * u + 16 * c < j.n_cols)
+            copy16(to, vec + 16 * c);
         else
             *(uint4 *)to = make_uint4(0, 0, 0, 0);
     }
@@ -116,7 +120,7 @@ static __device__ __forceinline__ void ask(const dot_cuda_rows &j, const mine &f
 #pragma unroll
         for (int k = 0; k < 8 / S::PER_VEC; k++) {
             int c = tid % S::PER_VEC + S::PER_VEC * k;
-            if (8 * u + c < j.n_cols / 32)
+            if (WHOLE || 8 * u + c < j.n_cols / 32)
                 copy4(d + c, d_from + c);
             else
                 d[c] = 0;
@@ -124,13 +128,28 @@ static __device__ __forceinline__ void ask(const dot_cuda_rows &j, const mine &f
     }
     copies_close();
 }
+template <class T, int MOST>
+static __device__ __forceinline__ void ask(const dot_cuda_rows &j, const mine &from, uint8_t *smem,
+                                           uint32_t u)
+{
+    if (gemm_shape<T, MOST>::WIDE || 256 * (u + 1) <= j.n_cols)
+        ask_piece<T, MOST, true>(j, from, smem, u);
+    else
+        ask_piece<T, MOST, false>(j, from, smem, u);
+}
+
+/* sixteen bytes times k; every product is below 256 */
+static __device__ __forceinline__ uint4 times(uint4 x, uint32_t k)
+{
+    return make_uint4(x.x * k, x.y * k, x.z * k, x.w * k);
+}
 
 /* A row's part of 32 values as bytes in their places, with what belongs to it. */
-template <class T>
+template <class T, int MOST>
 static __device__ __forceinline__ void open_part(const dot_cuda_rows &j, uint8_t *smem,
                                                  uint32_t shift, uint32_t u, int r, int p)
 {
-    using S = gemm_shape<T>;
+    using S = gemm_shape<T, MOST>;
     const uint8_t *raw = smem + S::RAW_AT + r * S::CHUNKS * 16 + shift;
     uint8_t *line = smem + S::OPEN_AT;
     int *scale = (int *)(smem + S::SCALE_AT);
@@ -154,13 +173,23 @@ static __device__ __forceinline__ void open_part(const dot_cuda_rows &j, uint8_t
                             : make_uint4(o.w[4], o.w[5], o.w[6], o.w[7]);
     if (!in)
         first = second = make_uint4(0, 0, 0, 0);
+    if constexpr (T::PLANES == 2) {
+        uint32_t a = o.scale[0] >> 3, c = o.scale[1] >> 3;
+        *(uint4 *)(line + S::PLANE + in_line(r, T::at(p, 0) / 16)) = times(first, a);
+        *(uint4 *)(line + S::PLANE + in_line(r, T::at(p, 4) / 16)) = times(second, c);
+        first = times(first, o.scale[0] & 7);
+        second = times(second, o.scale[1] & 7);
+    } else if constexpr (T::PLANES == 1) {
+        first = times(first, o.scale[0]);
+        second = times(second, o.scale[1]);
+    }
     *(uint4 *)(line + in_line(r, T::at(p, 0) / 16)) = first;
     *(uint4 *)(line + in_line(r, T::at(p, 4) / 16)) = second;
     if constexpr (S::WIDE) {
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             int at = T::at(p, 4 * h);
-            if (at % T::SUB == 0)
+            if (!T::PLANES && at % T::SUB == 0)
                 scale[at / T::SUB * S::ROWS + r] = o.scale[h];
             if (T::M < 0)
                 (smem + S::MIN_AT)[16 * r + at / 16] = (uint8_t)(o.mins >> 8 * h);
@@ -180,11 +209,11 @@ static __device__ __forceinline__ void open_part(const dot_cuda_rows &j, uint8_t
 }
 
 /* A vector's sums of this piece: over 16 as two signed bytes, or over 32 as floats (exact). */
-template <class T>
+template <class T, int MOST>
 static __device__ __forceinline__ void open_sums(const dot_cuda_rows &j, const mine &from,
                                                  uint8_t *smem, uint32_t u)
 {
-    using S = gemm_shape<T>;
+    using S = gemm_shape<T, MOST>;
     const int tid = anew(threadIdx.x), v = tid / S::PER_VEC, k = tid % S::PER_VEC;
 
     if constexpr (T::M < 0) { /* eight of a vector's sixteen */
@@ -210,15 +239,15 @@ static __device__ __forceinline__ void open_sums(const dot_cuda_rows &j, const m
 
 /* ---- units of 256 ---- */
 
-template <class T> struct wide_sums {
-    float p[2][gemm_shape<T>::TILES][4], q[T::M ? 2 : 1][gemm_shape<T>::TILES][4];
+template <class T, int MOST> struct wide_sums {
+    float p[2][gemm_shape<T, MOST>::TILES][4], q[T::M ? 2 : 1][gemm_shape<T, MOST>::TILES][4];
 };
 
-template <class T>
+template <class T, int MOST>
 static __device__ __forceinline__ void wide_piece(const uint8_t *smem, uint32_t u, int rows,
-                                                  int vecs, int lane, wide_sums<T> &out)
+                                                  int vecs, int lane, wide_sums<T, MOST> &out)
 {
-    using S = gemm_shape<T>;
+    using S = gemm_shape<T, MOST>;
     const uint8_t *a_at = smem + S::OPEN_AT + (rows + lane % 16) * 256;
     const uint8_t *b_at = smem + S::VEC_AT + u % 2 * S::VECS * 256 +
                           (vecs + lane % 8 + lane / 16 * 8) * 256;
@@ -236,28 +265,63 @@ static __device__ __forceinline__ void wide_piece(const uint8_t *smem, uint32_t 
 #pragma unroll
         for (int t = 0; t < S::TILES; t++)
             s[t][0] = s[t][1] = s[t][2] = s[t][3] = 0;
-#pragma unroll 2 /* all eight at once would ask for more registers than there are */
-        for (int k = 0; k < 8; k++) {
-            uint32_t a[4], b[S::TILES / 2][4];
+        if constexpr (T::PLANES > 0) {
+            int high[T::PLANES][S::TILES][4];
 
-            load_matrices(a_at + 16 * 256 * i + 16 * ((2 * k + lane / 16) ^ lane % 8), a);
 #pragma unroll
-            for (int t = 0; t < S::TILES / 2; t++)
-                load_matrices(b_at + 16 * t * 256 + 16 * ((2 * k + lane / 8 % 2) ^ lane % 8), b[t]);
+            for (int t = 0; t < S::TILES; t++)
+                high[T::PLANES - 1][t][0] = high[T::PLANES - 1][t][1] = 0,
+                high[T::PLANES - 1][t][2] = high[T::PLANES - 1][t][3] = 0;
+#pragma unroll 2
+            for (int k = 0; k < 8; k++) {
+                uint32_t a[T::PLANES][4], b[4];
+                int chunk = 16 * ((2 * k + lane / 16) ^ lane % 8);
+
 #pragma unroll
-            for (int half = 0; half < (T::SUB == 16 ? 2 : 1); half++) {
-                const int *sc = scale + (k * 32 / T::SUB + half) * S::ROWS + 16 * i;
-                int sc0 = sc[0], sc1 = sc[8];
+                for (int plane = 0; plane < T::PLANES; plane++)
+                    load_matrices(a_at + plane * S::PLANE + 16 * 256 * i + chunk, a[plane]);
 #pragma unroll
                 for (int t = 0; t < S::TILES; t++) {
-                    const uint32_t *bt = b[t / 2] + t % 2 * 2;
-                    int c[4];
-                    if (T::SUB == 16)
-                        mma16(c, a[2 * half], a[2 * half + 1], bt[half], 0);
-                    else
-                        mma32(c, a, bt[0], bt[1], 0);
-                    s[t][0] += sc0 * c[0], s[t][1] += sc0 * c[1];
-                    s[t][2] += sc1 * c[2], s[t][3] += sc1 * c[3];
+                    if (t % 2 == 0)
+                        load_matrices(b_at + 8 * t * 256 +
+                                          16 * ((2 * k + lane / 8 % 2) ^ lane % 8),
+                                      b);
+                    mma32u_add(s[t], a[0], b[t % 2 * 2], b[t % 2 * 2 + 1]);
+                    if (T::PLANES == 2)
+                        mma32u_add(high[1 % T::PLANES][t], a[1 % T::PLANES], b[t % 2 * 2],
+                                   b[t % 2 * 2 + 1]);
+                }
+            }
+            if (T::PLANES == 2)
+#pragma unroll
+                for (int t = 0; t < S::TILES; t++)
+#pragma unroll
+                    for (int c = 0; c < 4; c++)
+                        s[t][c] += 8 * high[1 % T::PLANES][t][c];
+        } else {
+#pragma unroll 2 /* all eight at once would ask for more registers than there are */
+            for (int k = 0; k < 8; k++) {
+                uint32_t a[4], b[S::TILES / 2][4];
+
+                load_matrices(a_at + 16 * 256 * i + 16 * ((2 * k + lane / 16) ^ lane % 8), a);
+#pragma unroll
+                for (int t = 0; t < S::TILES / 2; t++)
+                    load_matrices(b_at + 16 * t * 256 + 16 * ((2 * k + lane / 8 % 2) ^ lane % 8), b[t]);
+#pragma unroll
+                for (int half = 0; half < (T::SUB == 16 ? 2 : 1); half++) {
+                    const int *sc = scale + (k * 32 / T::SUB + half) * S::ROWS + 16 * i;
+                    int sc0 = sc[0], sc1 = sc[8];
+#pragma unroll
+                    for (int t = 0; t < S::TILES; t++) {
+                        const uint32_t *bt = b[t / 2] + t % 2 * 2;
+                        int c[4];
+                        if (T::SUB == 16)
+                            mma16(c, a[2 * half], a[2 * half + 1], bt[half], 0);
+                        else
+                            mma32(c, a, bt[0], bt[1], 0);
+                        s[t][0] += sc0 * c[0], s[t][1] += sc0 * c[1];
+                        s[t][2] += sc1 * c[2], s[t][3] += sc1 * c[3];
+                    }
                 }
             }
         }
@@ -297,8 +361,8 @@ static __device__ __forceinline__ void wide_piece(const uint8_t *smem, uint32_t 
         }
     }
 }
-template <class T>
-static __device__ __forceinline__ float wide_result(const wide_sums<T> &x, int i, int t, int c)
+template <class T, int MOST>
+static __device__ __forceinline__ float wide_result(const wide_sums<T, MOST> &x, int i, int t, int c)
 {
     if constexpr (T::M < 0)
         return __fsub_rn(x.p[i][t][c], x.q[i][t][c]);
@@ -308,15 +372,15 @@ static __device__ __forceinline__ float wide_result(const wide_sums<T> &x, int i
 
 /* ---- units of 32 and 16 ---- */
 
-template <class T> struct lane_sums { /* [lane] first: one unit works on one of them */
-    float p[4][2][gemm_shape<T>::TILES][4], q[T::M ? 4 : 1][2][gemm_shape<T>::TILES][4];
+template <class T, int MOST> struct lane_sums { /* [lane] first: one unit works on one of them */
+    float p[4][2][gemm_shape<T, MOST>::TILES][4], q[T::M ? 4 : 1][2][gemm_shape<T, MOST>::TILES][4];
 };
 
-template <class T>
+template <class T, int MOST>
 static __device__ __forceinline__ void narrow_piece(const uint8_t *smem, uint32_t u, int rows,
-                                                    int vecs, int lane, lane_sums<T> &out)
+                                                    int vecs, int lane, lane_sums<T, MOST> &out)
 {
-    using S = gemm_shape<T>;
+    using S = gemm_shape<T, MOST>;
     constexpr int PER = 32 / T::UNIT; /* units of 32 values */
     const uint8_t *a_at = smem + S::OPEN_AT + (rows + lane % 16) * 256;
     const uint8_t *b_at = smem + S::VEC_AT + u % 2 * S::VECS * 256 +
@@ -390,8 +454,8 @@ static __device__ __forceinline__ void narrow_piece(const uint8_t *smem, uint32_
         }
     }
 }
-template <class T>
-static __device__ __forceinline__ float lane_result(const lane_sums<T> &x, int i, int t, int c)
+template <class T, int MOST>
+static __device__ __forceinline__ float lane_result(const lane_sums<T, MOST> &x, int i, int t, int c)
 {
     float p = __fadd_rn(__fadd_rn(x.p[0][i][t][c], x.p[2][i][t][c]),
                         __fadd_rn(x.p[1][i][t][c], x.p[3][i][t][c]));
@@ -404,24 +468,24 @@ static __device__ __forceinline__ float lane_result(const lane_sums<T> &x, int i
 
 /* ---- the kernel ---- */
 
-template <class T, bool WIDE> struct sums_of {
-    typedef wide_sums<T> type;
+template <class T, int MOST, bool WIDE> struct sums_of {
+    typedef wide_sums<T, MOST> type;
 };
-template <class T> struct sums_of<T, false> {
-    typedef lane_sums<T> type;
+template <class T, int MOST> struct sums_of<T, MOST, false> {
+    typedef lane_sums<T, MOST> type;
 };
 
-template <class T>
+template <class T, int MOST>
 __global__ void __launch_bounds__(GEMM_THREADS, T::M > 0 ? 1 : 2)
     gemm_kernel(const __grid_constant__ dot_cuda_rows j)
 {
-    using S = gemm_shape<T>;
+    using S = gemm_shape<T, MOST>;
     extern __shared__ __align__(128) uint8_t smem[];
     const int tid = threadIdx.x, lane = tid & 31, warp = tid / 32;
     const int rows = warp / 4 * 32, vecs = warp % 4 * (S::VECS / 4);
     const uint32_t row0 = blockIdx.x * S::ROWS, vec0 = blockIdx.y * S::VECS;
     const uint32_t n_pieces = (j.n_cols + 255) / 256, last = j.n_rows - 1;
-    typename sums_of<T, S::WIDE>::type sum = {};
+    typename sums_of<T, MOST, S::WIDE>::type sum = {};
     uint32_t begins[2], v = min(vec0 + tid / S::PER_VEC, j.n_tok - 1); /* of the rows it opens */
     mine from;
 
@@ -431,23 +495,23 @@ __global__ void __launch_bounds__(GEMM_THREADS, T::M > 0 ? 1 : 2)
     from.vec = j.acts + j.a_stride * (j.idx ? j.idx[v] : v);
     for (int k = 0; k < 2; k++)
         begins[k] = min(row0 + tid / 8 + 32 * k, last) * (uint32_t)j.row_bytes;
-    ask<T>(j, from, smem, 0);
+    ask<T, MOST>(j, from, smem, 0);
     for (uint32_t u = 0; u < n_pieces; u++) {
         copies_wait<0>();
         __syncthreads(); /* the piece is there; the one before is multiplied */
         const int me = anew(tid);
 #pragma unroll
         for (int k = 0; k < 2; k++)
-            open_part<T>(j, smem, S::ALIGNED ? 0 : (begins[k] + u * S::PIECE) & 15, u,
+            open_part<T, MOST>(j, smem, S::ALIGNED ? 0 : (begins[k] + u * S::PIECE) & 15, u,
                          me / 8 + 32 * k, me % 8);
-        open_sums<T>(j, from, smem, u);
+        open_sums<T, MOST>(j, from, smem, u);
         __syncthreads();
         if (u + 1 < n_pieces)
-            ask<T>(j, from, smem, u + 1);
+            ask<T, MOST>(j, from, smem, u + 1);
         if constexpr (S::WIDE)
-            wide_piece<T>(smem, u, anew(rows), anew(vecs), anew(lane), sum);
+            wide_piece<T, MOST>(smem, u, anew(rows), anew(vecs), anew(lane), sum);
         else
-            narrow_piece<T>(smem, u, anew(rows), anew(vecs), anew(lane), sum);
+            narrow_piece<T, MOST>(smem, u, anew(rows), anew(vecs), anew(lane), sum);
     }
     const float scale = j.scale ? *j.scale : 0;
 #pragma unroll
@@ -464,9 +528,9 @@ __global__ void __launch_bounds__(GEMM_THREADS, T::M > 0 ? 1 : 2)
                 float y;
 
                 if constexpr (S::WIDE)
-                    y = wide_result<T>(sum, i, t, 2 * (half % 2) + c);
+                    y = wide_result<T, MOST>(sum, i, t, 2 * (half % 2) + c);
                 else
-                    y = lane_result<T>(sum, i, t, 2 * (half % 2) + c);
+                    y = lane_result<T, MOST>(sum, i, t, 2 * (half % 2) + c);
                 y = __fadd_rn(y, 0.0f);
                 if (j.scale)
                     y = __fmul_rn(y, scale);
@@ -478,36 +542,57 @@ __global__ void __launch_bounds__(GEMM_THREADS, T::M > 0 ? 1 : 2)
     }
 }
 
-template <class T> static int launch_gemm(const dot_cuda_rows *j)
+static inline int most_shared(int *bytes)
 {
-    using S = gemm_shape<T>;
-    int dev, most;
+    int dev;
     cudaError_t e = cudaGetDevice(&dev);
 
-    if (!e)
-        e = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, dev);
+    return e ? e : cudaDeviceGetAttribute(bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, dev);
+}
+template <class T, int MOST> static int launch_gemm_of(const dot_cuda_rows *j)
+{
+    using S = gemm_shape<T, MOST>;
+
+    gemm_kernel<T, MOST>
+        <<<dim3((j->n_rows + S::ROWS - 1) / S::ROWS, (j->n_tok + S::VECS - 1) / S::VECS),
+           GEMM_THREADS, S::BYTES, j->stream>>>(*j);
+    return cudaGetLastError();
+}
+/* the tile with fewer vectors, for units of 256: there is one tile for the others */
+template <class T> constexpr int fewer = T::UNIT == 256 ? 64 : 128;
+
+template <class T> static int launch_gemm(const dot_cuda_rows *j)
+{
+    int most, e = most_shared(&most);
+
     if (e)
         return e;
     if (!j->n_rows || !j->n_tok)
         return 0;
     if ((size_t)j->w % 16 || (j->row_bytes % T::BYTES && j->row_bytes % 16))
         return cudaErrorInvalidValue;
-    if (S::BYTES > most) /* too small a card for the tiles */
-        return cudaErrorNotSupported;
-    gemm_kernel<T><<<dim3((j->n_rows + S::ROWS - 1) / S::ROWS, (j->n_tok + S::VECS - 1) / S::VECS),
-                     GEMM_THREADS, S::BYTES, j->stream>>>(*j);
-    return cudaGetLastError();
+    if (gemm_shape<T, 128>::BYTES <= most)
+        return launch_gemm_of<T, 128>(j);
+    if (gemm_shape<T, fewer<T>>::BYTES <= most)
+        return launch_gemm_of<T, fewer<T>>(j);
+    return cudaErrorNotSupported; /* too small a card for any tile */
+}
+template <class T, int MOST> static int allow_gemm(int most)
+{
+    constexpr int BYTES = gemm_shape<T, MOST>::BYTES;
+
+    return BYTES > most ? 0
+                        : cudaFuncSetAttribute(gemm_kernel<T, MOST>,
+                                               cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
 }
 template <class T> static int load_gemm(void)
 {
-    int dev, most;
-    cudaError_t e = cudaGetDevice(&dev);
+    int most, e = most_shared(&most);
 
     if (!e)
-        e = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, dev);
-    if (!e && gemm_shape<T>::BYTES <= most)
-        e = cudaFuncSetAttribute(gemm_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 gemm_shape<T>::BYTES);
+        e = allow_gemm<T, 128>(most);
+    if (!e)
+        e = allow_gemm<T, fewer<T>>(most);
     return e;
 }
 
