@@ -185,16 +185,16 @@ static uint32_t lay_out(tiling *g, size_t row_bytes, int row_shift, int n_tok, i
     return at + 2 * rows * n_tok * g->part_row * (uint32_t)sizeof(float2);
 }
 
-/* A tile gives each warp as many rows as it takes at once, if that leaves room for three or two blocks
- * on a multiprocessor; else the largest tile that fits at all (two rows where there are two
- * matrices). 0: none does. */
+/* A tile gives each warp as many rows as it takes at once, and has 12 KB at least (short rows: what a
+ * tile costs beside its rows), if that leaves room for three or two blocks on a multiprocessor; else
+ * the largest tile that fits at all (two rows where there are two matrices). 0: none does. */
 template <class T>
 static uint32_t fit(tiling *g, const room &r, size_t row_bytes, int n_tok, int mats,
                     bool makes_vectors)
 {
     int quads = (int)((g->n_cols + 1023) / 1024), at_once = shape<T, 1>::ROWS, shift = mats - 1;
 
-    while (shift < 5 && (quads << shift) < WARPS * at_once)
+    while (shift < 5 && ((quads << shift) < WARPS * at_once || (row_bytes << shift) < 12288))
         shift++;
     for (; shift >= mats - 1; shift--)
         for (int blocks = 3; blocks; blocks--) {

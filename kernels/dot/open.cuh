@@ -5,8 +5,6 @@
  *   UNIT, BYTES, BLOCK  values of a unit (rule 9), bytes and values of a block
  *   M                   -1, 0, +1: the sign of the second factor (rules 11 and 12)
  *   SUB                 values under one integer scale: 32, 16, or 0 where there is none
- *   PLANES              how the prompts' kernel multiplies: 0, with the scales afterwards; 1, bytes times
- *                       their scale; 2, bytes times the scale's low three bits, and times the others
  *   MIXED               words 2k and 2k + 1 hold values 4k.. of both halves in turn (one table
  *                       look-up gives them so, and the vector can be laid out to match, once)
  *   at(p, i)            first value of word i
@@ -190,7 +188,7 @@ struct no_table {
 };
 /* sixteen values of each of two sub-blocks, 32 apart: the order of Q4_K and Q5_K */
 struct pairs_of_32 : no_table {
-    static constexpr int UNIT = 256, BLOCK = 256, PLANES = 2;
+    static constexpr int UNIT = 256, BLOCK = 256;
     static constexpr bool MIXED = false;
     static __device__ __forceinline__ int at(int p, int i)
     {
@@ -199,7 +197,7 @@ struct pairs_of_32 : no_table {
 };
 /* 32 neighbouring values */
 struct in_order {
-    static constexpr int UNIT = 256, BLOCK = 256, PLANES = 0;
+    static constexpr int UNIT = 256, BLOCK = 256;
     static constexpr bool MIXED = false;
     static __device__ __forceinline__ int at(int p, int i)
     {

@@ -61,7 +61,7 @@ struct shifted_pairs : no_table {
 };
 
 struct q2_k : shifted_pairs {
-    static constexpr int BYTES = 84, M = -1, PLANES = 1;
+    static constexpr int BYTES = 84, M = -1;
     static __device__ __forceinline__ void open(const uint8_t *b, int p, const uint8_t *, opened *o)
     {
         int s = 8 * (p / 4) + 4 * (p % 2) + p / 2 % 2, shift = 4 * (p % 2);
@@ -83,7 +83,7 @@ struct q2_k : shifted_pairs {
 };
 
 struct q3_k : shifted_pairs {
-    static constexpr int BYTES = 110, M = 0, PLANES = 0;
+    static constexpr int BYTES = 110, M = 0;
     static __device__ __forceinline__ int scale(const uint8_t *s, int k)
     {
         int low = k < 8 ? s[k] & 15 : s[k - 8] >> 4, high = s[8 + k % 4] >> 2 * (k / 4) & 3;
@@ -114,7 +114,7 @@ struct q3_k : shifted_pairs {
 };
 
 struct q6_k : no_table {
-    static constexpr int UNIT = 256, BLOCK = 256, BYTES = 210, M = 0, SUB = 16, PLANES = 0;
+    static constexpr int UNIT = 256, BLOCK = 256, BYTES = 210, M = 0, SUB = 16;
     static constexpr bool MIXED = false;
     /* p = 4h + 2b + a: values 128h + 32b + 16a.. and 64 further on */
     static __device__ __forceinline__ int at(int p, int i)

@@ -5,9 +5,7 @@
  *   1. the rows' bytes, copied to shared memory while the values before were multiplied, open into
  *      signed bytes there (open.cuh), with integer scales, minima and factors beside them;
  *   2. each warp multiplies 32 rows with its vectors: tensor cores sum 32 (or 16) values from 0, an
- *      integer multiply-add per result applies the scale; or the bytes are multiplied by their scale
- *      as they open (in two planes, the scale's low and high bits, where they would not fit), and the
- *      tensor cores sum all 256; T is one more product, of minima with the
+ *      integer multiply-add per result applies the scale; T is one more product, of minima with the
  *      vectors' sums, which are cut into two signed bytes (s = 128 h + l);
  *   3. the float step: one conversion and one fma per result. Units of 32 and 16 do it after every
  *      unit, with four sums per result in registers (rule 12); their integers begin at 0x4B400000,
@@ -33,12 +31,11 @@ template <class T, int MOST> struct gemm_shape {
     static constexpr bool ALIGNED = T::BYTES % 16 == 0;
     static constexpr int CHUNKS = ALIGNED ? PIECE / 16 : (PIECE + 30) / 16;
     static constexpr int UNITS = 256 / T::UNIT;                   /* of a piece */
-    static constexpr int SUBS = WIDE && !T::PLANES ? 256 / (T::SUB + !WIDE) : 0; /* of a piece */
-    static constexpr int PLANE = ROWS * 256;
+    static constexpr int SUBS = WIDE ? 256 / (T::SUB + !WIDE) : 0; /* scales of a piece */
 
     static constexpr int TABLE_AT = 0;
     static constexpr int OPEN_AT = (T::TABLE + 127) / 128 * 128;
-    static constexpr int VEC_AT = OPEN_AT + (T::PLANES == 2 ? 2 : 1) * PLANE;
+    static constexpr int VEC_AT = OPEN_AT + ROWS * 256;
     static constexpr int RAW_AT = VEC_AT + 2 * VECS * 256;
     static constexpr int SCALE_AT = RAW_AT + ROWS * CHUNKS * 16 + 16;
     static constexpr int MIN_AT = SCALE_AT + SUBS * ROWS * 4;
@@ -47,7 +44,8 @@ template <class T, int MOST> struct gemm_shape {
     static constexpr int DV_AT = M_AT + (T::M ? UNITS * ROWS * 4 : 0); /* vectors' factors, twice */
     static constexpr int D_EACH = WIDE ? 1 : 8;
     static constexpr int SUM_AT = DV_AT + 2 * VECS * D_EACH * 4; /* h, l; or float sums */
-    static constexpr int BYTES = SUM_AT + (T::M < 0 ? VECS * 32 : T::M > 0 ? VECS * 8 * 4 : 0);
+    static constexpr int POINT_AT = SUM_AT + (T::M < 0 ? VECS * 32 : T::M > 0 ? VECS * 8 * 4 : 0);
+    static constexpr int BYTES = POINT_AT + VECS * 8; /* where the vectors are */
 };
 
 /* A line is the 256 bytes of one row or vector, its sixteen-byte chunks in an order that keeps eight
@@ -63,7 +61,7 @@ static __device__ __forceinline__ int anew(int x)
     asm volatile("" : "+r"(x));
     return x;
 }
-/* what a thread copies, over all pieces: chunks of one row and of one vector */
+/* what a thread takes over all pieces: chunks of one row, factors and sums of one vector */
 struct mine {
     const uint8_t *row, *vec;
 };
@@ -88,7 +86,8 @@ static __device__ __forceinline__ void ask_piece(const dot_cuda_rows &j, const m
 {
     using S = gemm_shape<T, MOST>;
     const int tid = anew(threadIdx.x), v = tid / S::PER_VEC;
-    const uint8_t *row = from.row + (size_t)u * S::PIECE, *vec = from.vec + 256 * u;
+    const uint8_t *row = from.row + (size_t)u * S::PIECE;
+    const uint8_t *const *point = (const uint8_t *const *)(smem + S::POINT_AT);
     uint8_t *raw = smem + S::RAW_AT + tid / 4 * S::CHUNKS * 16;
     uint8_t *line = smem + S::VEC_AT + u % 2 * S::VECS * 256;
     float *d = (float *)(smem + S::DV_AT) + (u % 2 * S::VECS + v) * S::D_EACH;
@@ -104,12 +103,12 @@ static __device__ __forceinline__ void ask_piece(const dot_cuda_rows &j, const m
             copy16(raw + 16 * c, row + 16 * c);
     }
 #pragma unroll
-    for (int k = 0; k < 16 / S::PER_VEC; k++) {
-        int c = tid % S::PER_VEC + S::PER_VEC * k;
-        uint8_t *to = line + in_line(v, c);
+    for (int k = 0; k < S::VECS / 16; k++) { /* sixteen threads a vector: whole lines of memory */
+        int c = tid % 16, to_vec = tid / 16 + 16 * k;
+        uint8_t *to = line + in_line(to_vec, c);
 
         if (WHOLE || 256 * u + 16 * c < j.n_cols)
-            copy16(to, vec + 16 * c);
+            copy16(to, point[to_vec] + 256 * u + 16 * c);
         else
             *(uint4 *)to = make_uint4(0, 0, 0, 0);
     }
@@ -136,12 +135,6 @@ static __device__ __forceinline__ void ask(const dot_cuda_rows &j, const mine &f
         ask_piece<T, MOST, true>(j, from, smem, u);
     else
         ask_piece<T, MOST, false>(j, from, smem, u);
-}
-
-/* sixteen bytes times k; every product is below 256 */
-static __device__ __forceinline__ uint4 times(uint4 x, uint32_t k)
-{
-    return make_uint4(x.x * k, x.y * k, x.z * k, x.w * k);
 }
 
 /* A row's part of 32 values as bytes in their places, with what belongs to it. */
@@ -173,23 +166,13 @@ static __device__ __forceinline__ void open_part(const dot_cuda_rows &j, uint8_t
                             : make_uint4(o.w[4], o.w[5], o.w[6], o.w[7]);
     if (!in)
         first = second = make_uint4(0, 0, 0, 0);
-    if constexpr (T::PLANES == 2) {
-        uint32_t a = o.scale[0] >> 3, c = o.scale[1] >> 3;
-        *(uint4 *)(line + S::PLANE + in_line(r, T::at(p, 0) / 16)) = times(first, a);
-        *(uint4 *)(line + S::PLANE + in_line(r, T::at(p, 4) / 16)) = times(second, c);
-        first = times(first, o.scale[0] & 7);
-        second = times(second, o.scale[1] & 7);
-    } else if constexpr (T::PLANES == 1) {
-        first = times(first, o.scale[0]);
-        second = times(second, o.scale[1]);
-    }
     *(uint4 *)(line + in_line(r, T::at(p, 0) / 16)) = first;
     *(uint4 *)(line + in_line(r, T::at(p, 4) / 16)) = second;
     if constexpr (S::WIDE) {
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             int at = T::at(p, 4 * h);
-            if (!T::PLANES && at % T::SUB == 0)
+            if (at % T::SUB == 0)
                 scale[at / T::SUB * S::ROWS + r] = o.scale[h];
             if (T::M < 0)
                 (smem + S::MIN_AT)[16 * r + at / 16] = (uint8_t)(o.mins >> 8 * h);
@@ -265,63 +248,28 @@ static __device__ __forceinline__ void wide_piece(const uint8_t *smem, uint32_t 
 #pragma unroll
         for (int t = 0; t < S::TILES; t++)
             s[t][0] = s[t][1] = s[t][2] = s[t][3] = 0;
-        if constexpr (T::PLANES > 0) {
-            int high[T::PLANES][S::TILES][4];
+#pragma unroll 2 /* all eight at once would ask for more registers than there are */
+        for (int k = 0; k < 8; k++) {
+            uint32_t a[4], b[S::TILES / 2][4];
 
+            load_matrices(a_at + 16 * 256 * i + 16 * ((2 * k + lane / 16) ^ lane % 8), a);
 #pragma unroll
-            for (int t = 0; t < S::TILES; t++)
-                high[T::PLANES - 1][t][0] = high[T::PLANES - 1][t][1] = 0,
-                high[T::PLANES - 1][t][2] = high[T::PLANES - 1][t][3] = 0;
-#pragma unroll 2
-            for (int k = 0; k < 8; k++) {
-                uint32_t a[T::PLANES][4], b[4];
-                int chunk = 16 * ((2 * k + lane / 16) ^ lane % 8);
-
+            for (int t = 0; t < S::TILES / 2; t++)
+                load_matrices(b_at + 16 * t * 256 + 16 * ((2 * k + lane / 8 % 2) ^ lane % 8), b[t]);
 #pragma unroll
-                for (int plane = 0; plane < T::PLANES; plane++)
-                    load_matrices(a_at + plane * S::PLANE + 16 * 256 * i + chunk, a[plane]);
+            for (int half = 0; half < (T::SUB == 16 ? 2 : 1); half++) {
+                const int *sc = scale + (k * 32 / T::SUB + half) * S::ROWS + 16 * i;
+                int sc0 = sc[0], sc1 = sc[8];
 #pragma unroll
                 for (int t = 0; t < S::TILES; t++) {
-                    if (t % 2 == 0)
-                        load_matrices(b_at + 8 * t * 256 +
-                                          16 * ((2 * k + lane / 8 % 2) ^ lane % 8),
-                                      b);
-                    mma32u_add(s[t], a[0], b[t % 2 * 2], b[t % 2 * 2 + 1]);
-                    if (T::PLANES == 2)
-                        mma32u_add(high[1 % T::PLANES][t], a[1 % T::PLANES], b[t % 2 * 2],
-                                   b[t % 2 * 2 + 1]);
-                }
-            }
-            if (T::PLANES == 2)
-#pragma unroll
-                for (int t = 0; t < S::TILES; t++)
-#pragma unroll
-                    for (int c = 0; c < 4; c++)
-                        s[t][c] += 8 * high[1 % T::PLANES][t][c];
-        } else {
-#pragma unroll 2 /* all eight at once would ask for more registers than there are */
-            for (int k = 0; k < 8; k++) {
-                uint32_t a[4], b[S::TILES / 2][4];
-
-                load_matrices(a_at + 16 * 256 * i + 16 * ((2 * k + lane / 16) ^ lane % 8), a);
-#pragma unroll
-                for (int t = 0; t < S::TILES / 2; t++)
-                    load_matrices(b_at + 16 * t * 256 + 16 * ((2 * k + lane / 8 % 2) ^ lane % 8), b[t]);
-#pragma unroll
-                for (int half = 0; half < (T::SUB == 16 ? 2 : 1); half++) {
-                    const int *sc = scale + (k * 32 / T::SUB + half) * S::ROWS + 16 * i;
-                    int sc0 = sc[0], sc1 = sc[8];
-#pragma unroll
-                    for (int t = 0; t < S::TILES; t++) {
-                        const uint32_t *bt = b[t / 2] + t % 2 * 2;
-                        int c[4];
-                        if (T::SUB == 16)
-                            mma16(c, a[2 * half], a[2 * half + 1], bt[half], 0);
-                        else
-                            mma32(c, a, bt[0], bt[1], 0);
-                        s[t][0] += sc0 * c[0], s[t][1] += sc0 * c[1];
-                        s[t][2] += sc1 * c[2], s[t][3] += sc1 * c[3];
-                    }
+                    const uint32_t *bt = b[t / 2] + t % 2 * 2;
+                    int c[4];
+                    if (T::SUB == 16)
+                        mma16(c, a[2 * half], a[2 * half + 1], bt[half], 0);
+                    else
+                        mma32(c, a, bt[0], bt[1], 0);
+                    s[t][0] += sc0 * c[0], s[t][1] += sc0 * c[1];
+                    s[t][2] += sc1 * c[2], s[t][3] += sc1 * c[3];
                 }
             }
         }
@@ -495,6 +443,9 @@ __global__ void __launch_bounds__(GEMM_THREADS, T::M > 0 ? 1 : 2)
     from.vec = j.acts + j.a_stride * (j.idx ? j.idx[v] : v);
     for (int k = 0; k < 2; k++)
         begins[k] = min(row0 + tid / 8 + 32 * k, last) * (uint32_t)j.row_bytes;
+    if (tid % S::PER_VEC == 0)
+        ((const uint8_t **)(smem + S::POINT_AT))[tid / S::PER_VEC] = from.vec;
+    __syncthreads();
     ask<T, MOST>(j, from, smem, 0);
     for (uint32_t u = 0; u < n_pieces; u++) {
         copies_wait<0>();

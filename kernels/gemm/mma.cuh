@@ -23,43 +23,18 @@ static __device__ __forceinline__ void load_matrices2(const uint8_t *row, uint32
 #if __CUDA_ARCH__ < 800
 static __device__ __forceinline__ void mma8(int *c, uint32_t a, uint32_t b)
 {
-    asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"
+    asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"
                  : "+r"(c[0]), "+r"(c[1])
                  : "r"(a), "r"(b));
 }
 #endif
-
-#if __CUDA_ARCH__ < 800
-static __device__ __forceinline__ void mma8u(int *c, uint32_t a, uint32_t b)
-{
-    asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.u8.s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"
-                 : "+r"(c[0]), "+r"(c[1])
-                 : "r"(a), "r"(b));
-}
-#endif
-/* c += A x B over 32 values, A's bytes without sign */
-static __device__ __forceinline__ void mma32u_add(int c[4], const uint32_t a[4], uint32_t b0,
-                                                  uint32_t b1)
-{
-#if __CUDA_ARCH__ >= 800
-    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-                 "{%8,%9}, {%0,%1,%2,%3};"
-                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-#else
-    mma8u(c, a[0], b0);
-    mma8u(c + 2, a[1], b0);
-    mma8u(c, a[2], b1);
-    mma8u(c + 2, a[3], b1);
-#endif
-}
 
 /* c = start + A x B over 16 values: a of rows g, g + 8; b */
 static __device__ __forceinline__ void mma16(int c[4], uint32_t a0, uint32_t a1, uint32_t b,
                                              int start)
 {
 #if __CUDA_ARCH__ >= 800
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
                  "{%7,%7,%7,%7};"
                  : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
                  : "r"(a0), "r"(a1), "r"(b), "r"(start));
@@ -74,7 +49,7 @@ static __device__ __forceinline__ void mma32(int c[4], const uint32_t a[4], uint
                                              uint32_t b1, int start)
 {
 #if __CUDA_ARCH__ >= 800
-    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
                  "{%8,%9}, {%10,%10,%10,%10};"
                  : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(start));
