@@ -99,6 +99,8 @@ static void measured(const struct plan_report *r)
            r->disk_depth);
     if (t->disk > 0)
         printf("; %.2f for a layer's %u experts, computing beside", GBS(t->disk), t->used);
+    if (t->one_by_one)
+        printf(", one by one (no io_uring here: a run, with threads, reads faster)");
     putchar('\n');
     if (t->disk > 0) {
         printf("  reading    a layer of which");

@@ -241,7 +241,7 @@ static void read_all(struct bench *b, const struct read *r, uint32_t n)
 {
     uint32_t out = 0, got = 0;
 
-    if (!b->has_ring) { /* one by one: slower than the pager's threads, and said so */
+    if (!b->has_ring) { /* slower than the pager's threads; the caller is told (one_by_one) */
         for (uint32_t i = 0; i < n; i++)
             read_one(b, &r[i]);
         return;
@@ -356,6 +356,7 @@ static int open_files(struct bench *b, struct err *e)
         b->n_fd++;
     }
     b->has_ring = !io_uring_queue_init(64, &b->ring, 0);
+    b->out->one_by_one = !b->has_ring;
     return 0;
 }
 

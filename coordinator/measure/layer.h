@@ -18,6 +18,7 @@ struct layer_times {
     double alone, beside;   /* bytes/s of weights that the team computes: without, and beside reads */
     double disk;            /* bytes/s while all of a layer's experts are read, computing beside */
     int direct;             /* 1: past the page cache */
+    int one_by_one;         /* 1: without io_uring; slower than the pager's threads would read */
 };
 struct layer_config {
     const struct model *m;
