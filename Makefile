@@ -47,9 +47,9 @@ REF := -fno-tree-vectorize
 AVX2 := $(if $(SAN),,-O3) -mavx2 -mfma -mf16c
 AVX512 := $(if $(SAN),,-O3) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx2 -mfma -mf16c
 
-SRC := $(sort $(wildcard kernels/*.c kernels/*/*.c shm/*.c coordinator/*.c coordinator/*/*.c \
+SRC := $(sort $(wildcard kernels/*.c kernels/*/*.c shm/*.c trunk/*.c coordinator/*.c coordinator/*/*.c \
 	coordinator/*/*/*.c cpu-worker/*.c pager/*.c gpu-worker/*.c))
-HDR := $(sort $(wildcard kernels/*.h kernels/*/*.h shm/*.h coordinator/*.h coordinator/*/*.h \
+HDR := $(sort $(wildcard kernels/*.h kernels/*/*.h shm/*.h trunk/*.h coordinator/*.h coordinator/*/*.h \
 	coordinator/*/*/*.h cpu-worker/*.h pager/*.h gpu-worker/*.h))
 CUDA_SRC := $(sort $(wildcard kernels/*/*.cu gpu-worker/*.cu))
 CUDA_HDR := $(sort $(wildcard kernels/*.cuh kernels/*/*.cuh gpu-worker/*.cuh))
@@ -57,6 +57,7 @@ pick = $(filter $(1),$(SRC))
 LIBSRC := $(filter-out %_test.c %_fuzz.c %_bench.c %/main.c,$(SRC))
 KERNELS := $(filter kernels/%,$(LIBSRC))
 SHM := $(filter shm/%,$(LIBSRC))
+TRUNK := $(filter trunk/%,$(LIBSRC))
 COORD := $(filter coordinator/%,$(LIBSRC))
 CPUW := $(filter cpu-worker/%,$(LIBSRC))
 PAGER := $(filter pager/%,$(LIBSRC))
@@ -66,7 +67,7 @@ PROGS := $(B)/bin/conclave $(B)/bin/conclave-cpu $(B)/bin/conclave-pager
 TESTS := $(patsubst %.c,$(B)/test/%,$(call pick,%_test.c))
 BENCHES := $(patsubst %.c,$(B)/bench/%,$(call pick,%_bench.c))
 FUZZERS := $(patsubst %.c,$(B)/fuzz/%,$(call pick,%_fuzz.c))
-LIBRARY := $(COORD) $(CPUW) $(PAGER) $(SHM) $(KERNELS)
+LIBRARY := $(COORD) $(TRUNK) $(CPUW) $(PAGER) $(SHM) $(KERNELS)
 ifeq ($(SAN),thread) # it sees threads of one process, and no OpenMP: the tests of shm/ alone
 PROGS :=
 TESTS := $(filter $(B)/test/shm/%,$(TESTS))
@@ -95,7 +96,7 @@ $(B)/obj/%.o: %.c
 	$(CC) $(CFLAGS) $(call isa,$<) -MMD -MP -c -o $@ $<
 
 ifneq ($(PROGS),)
-$(B)/bin/conclave: $(call obj,coordinator/main.c $(COORD) $(SHM) $(KERNELS))
+$(B)/bin/conclave: $(call obj,coordinator/main.c $(COORD) $(TRUNK) $(SHM) $(KERNELS))
 $(B)/bin/conclave-cpu: $(call obj,cpu-worker/main.c $(CPUW) $(SHM) $(KERNELS))
 $(B)/bin/conclave-pager: $(call obj,pager/main.c $(PAGER) $(SHM))
 $(PROGS):

@@ -19,9 +19,10 @@
 #include "coordinator/supervise/load.h"
 #include "coordinator/trunk/arch/arch.h"
 #include "coordinator/trunk/dump.h"
-#include "coordinator/trunk/exec.h"
-#include "coordinator/trunk/moe.h"
+#include "coordinator/trunk/routes.h"
 #include "kernels/matmul/matmul.h"
+#include "trunk/exec.h"
+#include "trunk/moe.h"
 
 #define PAGER_SLOT (PROC_FIRST_WORKER + MAX_NODES)
 #define N_WORKERS_MAX (MAX_NODES + 1)
@@ -423,6 +424,33 @@ static int start_memory(struct engine *en, struct err *e)
     return 0;
 }
 
+/* ---- what the trunk's executor chooses: heat, and --record-routes ---- */
+
+static void told_step(void *arg, uint32_t n_tokens)
+{
+    struct engine *en = arg;
+
+    if (en->uses)
+        uses_step(en->uses, n_tokens);
+    if (en->routes)
+        routes_step(en->routes, n_tokens);
+}
+static void told_layer(void *arg, uint32_t layer, uint32_t used, const int32_t *ids)
+{
+    routes_layer(((struct engine *)arg)->routes, layer, used, ids);
+}
+static void told_expert(void *arg, uint32_t layer, uint32_t expert, uint32_t n_tokens)
+{
+    uses_note(((struct engine *)arg)->uses, layer, expert, n_tokens);
+}
+static struct moe_told told(struct engine *en)
+{
+    return (struct moe_told){.step = told_step,
+                             .layer = en->routes ? told_layer : NULL,
+                             .expert = en->uses ? told_expert : NULL,
+                             .arg = en};
+}
+
 static int start_trunk(struct engine *en, struct err *e)
 {
     const struct geometry *g = &en->plan.geo;
@@ -453,6 +481,8 @@ static int start_trunk(struct engine *en, struct err *e)
         .acts = en->acts.base,
         .outbox = en->box,
         .disk_call = &en->disk_call,
+        .first = 1,
+        .rings = 1,
         .shared = 1,
     };
     struct exec_config xc = {
@@ -472,8 +502,8 @@ static int start_trunk(struct engine *en, struct err *e)
         return rc;
     for (uint32_t k = 0; k < g->n_nodes; k++)
         mc.owner[k] = pc.owner[k] = PROC_FIRST_WORKER + k;
-    mc.uses = pc.uses = en->uses;
-    mc.routes = en->routes;
+    pc.uses = en->uses;
+    mc.told = told(en);
     pc.heat = en->heat;
     if ((rc = watch_start(en->worker, en->n_workers, en->o->verbose, &en->watch, e)) ||
         (rc = paging_start(&pc, &en->paging, e)) || (rc = moe_open(&mc, &en->moe, e)))
@@ -727,9 +757,14 @@ uint32_t engine_max_out(const struct engine *en)
 {
     return en->plan.max_out;
 }
+static void dump_one(void *arg, const char *name, int integer, const void *rows, size_t n_rows, uint32_t a,
+                     uint32_t b)
+{
+    dump_rows(arg, name, integer, rows, n_rows, a, b);
+}
 void engine_dump(struct engine *en, struct dump *d)
 {
-    exec_dump(en->exec, d);
+    exec_dump(en->exec, d ? dump_one : NULL, d);
 }
 
 const float *engine_step(struct engine *en, const struct step *s)

@@ -11,7 +11,7 @@
 
 #include "coordinator/model/model.h"
 #include "coordinator/residency/policy.h"
-#include "coordinator/trunk/step.h"
+#include "trunk/step.h"
 #include "kernels/attention/attention.h"
 #include "shm/err.h"
 

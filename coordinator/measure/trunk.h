@@ -5,7 +5,7 @@
 
 #include "coordinator/machine.h"
 #include "coordinator/model/model.h"
-#include "coordinator/trunk/program.h"
+#include "trunk/program.h"
 #include "kernels/attention/attention.h"
 #include "shm/err.h"
 

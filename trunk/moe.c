@@ -1,6 +1,6 @@
 /* Producer of the call ring. Decides nothing about where experts live: it reads the table, names the
  * place and the owner in the item, or "on disk", and the steward does the rest. */
-#include "coordinator/trunk/moe.h"
+#include "trunk/moe.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +45,7 @@ int moe_open(const struct moe_config *c, struct moe **out, struct err *e)
     if (!m)
         return err_set(e, -ENOMEM, "no memory for the experts' calls");
     m->c = *c;
-    m->next = m->first_open = 1;
+    m->next = m->first_open = c->first;
     m->count = malloc((g->n_experts + 1) * sizeof *m->count);
     for (uint32_t i = 0; i < CALLS_IN_FLIGHT; i++) {
         struct open_call *o = &m->open[i];
@@ -139,8 +139,8 @@ static void find_owners(struct moe *m, struct open_call *o)
         struct call_item *it = &o->call.items[i];
         uint64_t entry = atomic_load_explicit(table_entry(m->c.tables, g, m->layer, it->expert),
                                               memory_order_acquire);
-        if (m->c.uses) /* before the call: who follows it knows its uses */
-            uses_note(m->c.uses, m->layer, it->expert, it->n_pairs);
+        if (m->c.told.expert)
+            m->c.told.expert(m->c.told.arg, m->layer, it->expert, it->n_pairs);
         it->place = entry ? ENTRY_PLACE(entry) : PLACE_NONE;
         it->epoch = ENTRY_EPOCH(entry);
         for (uint32_t k = 0; k < g->n_nodes; k++)
@@ -185,7 +185,8 @@ static void publish_next(struct moe *m)
     memcpy((uint8_t *)m->c.acts + half, m->x + (size_t)t0 * g->n_embd,
            (size_t)n * g->n_embd * sizeof(float));
     call_publish(g, m->c.calls, &o->call);
-    ring_all(m, m->next, o->has_disk);
+    if (m->c.rings)
+        ring_all(m, m->next, o->has_disk);
     m->next_token += n;
     m->next++;
     m->count_of.calls++;
@@ -194,10 +195,8 @@ static void publish_next(struct moe *m)
 
 void moe_step(struct moe *m, uint32_t n_tokens)
 {
-    if (m->c.uses)
-        uses_step(m->c.uses, n_tokens);
-    if (m->c.routes)
-        routes_step(m->c.routes, n_tokens);
+    if (m->c.told.step)
+        m->c.told.step(m->c.told.arg, n_tokens);
 }
 
 void moe_begin(struct moe *m, uint32_t layer, uint32_t used, const float *x, const int32_t *ids,
@@ -206,8 +205,8 @@ void moe_begin(struct moe *m, uint32_t layer, uint32_t used, const float *x, con
     uint32_t parts = (n_tokens + m->c.geo->max_tokens - 1) / m->c.geo->max_tokens;
     uint64_t start = now_ns();
 
-    if (m->c.routes)
-        routes_layer(m->c.routes, layer, used, ids);
+    if (m->c.told.layer)
+        m->c.told.layer(m->c.told.arg, layer, used, ids);
     m->layer = layer;
     m->used = used;
     m->x = x;

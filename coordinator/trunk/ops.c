@@ -1,13 +1,12 @@
 /* The builder of programs. Knows sizes and forms, no values: what it makes is plain data that another
  * process can execute. */
-#include "coordinator/trunk/program.h"
+#include "coordinator/trunk/ops.h"
 
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "coordinator/trunk/ops.h"
 #include "kernels/type/type.h"
 
 struct ops {
@@ -18,27 +17,6 @@ struct ops {
     uint32_t *tensor; /* by trunk tensor: its weight index, or PROG_NONE */
     int no_memory;
 };
-
-static const char *const op_names[OP_KINDS] = {
-    "embed",     "prepare", "matmul", "rms_norm", "rope",    "kv_append",
-    "attention", "add",     "router", "moe_call", "moe_sum", "pick",
-};
-
-const char *op_name(enum op_kind kind)
-{
-    return kind < OP_KINDS ? op_names[kind] : "?";
-}
-
-void program_free(struct program *p)
-{
-    if (!p)
-        return;
-    free(p->op);
-    free(p->buffer);
-    free(p->weight);
-    free(p->state);
-    free(p);
-}
 
 static void *grow(struct ops *o, void *array, uint32_t n, uint32_t *cap, size_t size)
 {

@@ -2,8 +2,6 @@
  * rows. The producer of the call ring (shm/calls.h). At most CALLS_IN_FLIGHT calls are open; a layer
  * that needs more room goes out in sub-calls of equal token ranges. */
 #pragma once
-#include "coordinator/residency/uses.h"
-#include "coordinator/trunk/routes.h"
 #include "shm/amends.h"
 #include "shm/bell.h"
 #include "shm/calls.h"
@@ -17,6 +15,13 @@ struct moe_counters {
     uint64_t sleeps, net_finds;
 };
 
+/* Who wants to know what is chosen; a NULL is nobody. Called by the leader, before the call is published. */
+struct moe_told {
+    void (*step)(void *arg, uint32_t n_tokens);
+    void (*layer)(void *arg, uint32_t layer, uint32_t used, const int32_t *ids);
+    void (*expert)(void *arg, uint32_t layer, uint32_t expert, uint32_t n_tokens);
+    void *arg;
+};
 struct moe_config {
     const struct geometry *geo;
     struct board *board;
@@ -27,9 +32,11 @@ struct moe_config {
     float *acts;
     struct outbox *const *outbox;    /* by outbox number; NULL: none */
     uint32_t owner[MAX_NODES];       /* outbox number of each node's worker */
-    struct uses *uses;               /* tells the steward which experts are used; NULL: nobody asks */
-    struct routes *routes;           /* records the router's choices; NULL: no */
-    _Atomic uint64_t *disk_call;     /* last call with items on disk: what the steward looks at */
+    struct moe_told told;
+    uint64_t first;                  /* number of the first call: 1, or where a dead executor's end */
+    int rings;                       /* 1: wakes the owners of its calls, and the steward for items on disk;
+                                      * 0: the steward follows every call (executor in a worker) */
+    _Atomic uint64_t *disk_call;     /* rings: last call with items on disk: what the steward looks at */
     int shared;                      /* workers use our cores: yield while waiting */
 };
 struct moe;

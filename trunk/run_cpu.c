@@ -6,9 +6,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "coordinator/trunk/dump.h"
-#include "coordinator/trunk/exec.h"
-#include "coordinator/trunk/moe.h"
+#include "trunk/exec.h"
+#include "trunk/moe.h"
 #include "kernels/matmul/finish.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/moe/moe.h"
@@ -47,7 +46,8 @@ struct exec {
     uint64_t n_steps;
     uint8_t *plan; /* by op: bit 0 the team works on it, bit 1 meet before it */
     uint32_t plan_tokens, plan_out, plan_keys;
-    struct dump *dump;
+    exec_dump_fn *dump;
+    void *dump_arg;
     float *keep; /* rows of the layer in work, for dumps */
 };
 enum { PLAN_TEAM = 1, PLAN_MEET = 2 };
@@ -174,9 +174,10 @@ void exec_close(struct exec *x)
     free(x);
 }
 
-void exec_dump(struct exec *x, struct dump *d)
+void exec_dump(struct exec *x, exec_dump_fn *fn, void *arg)
 {
-    x->dump = d;
+    x->dump = fn;
+    x->dump_arg = arg;
     x->plan_tokens = 0; /* the plan is made anew */
 }
 
@@ -524,26 +525,26 @@ static void dump_op(struct exec *x, const struct op *op)
         char name[PROG_NAME + 8];
         int stem = (int)strlen(op->name);
         snprintf(name, sizeof name, "%.*s_probs", stem, op->name);
-        dump_rows(x->dump, name, 0, x->buf[op->out].data, x->s->n_tokens, op->n[0], 0);
+        x->dump(x->dump_arg, name, 0, x->buf[op->out].data, x->s->n_tokens, op->n[0], 0);
         stem -= (int)strlen("router"); /* "L0.router" names L0.experts and L0.weights too */
         snprintf(name, sizeof name, "%.*sexperts", stem, op->name);
-        dump_rows(x->dump, name, 1, x->buf[op->n[3]].data, x->s->n_tokens, op->n[1], 0);
+        x->dump(x->dump_arg, name, 1, x->buf[op->n[3]].data, x->s->n_tokens, op->n[1], 0);
         snprintf(name, sizeof name, "%.*sweights", stem, op->name);
-        dump_rows(x->dump, name, 0, x->buf[op->n[4]].data, x->s->n_tokens, op->n[1], 0);
+        x->dump(x->dump_arg, name, 0, x->buf[op->n[4]].data, x->s->n_tokens, op->n[1], 0);
         return;
     }
     n = live_rows(x, op->out);
     width = p->buffer[op->out].width;
     if (op->kind == OP_ROPE || op->kind == OP_ATTENTION) {
         uint32_t hd = op->kind == OP_ROPE ? op->n[1] : op->n[2];
-        dump_rows(x->dump, op->name, 0, x->buf[op->out].data, n, width / hd, hd);
+        x->dump(x->dump_arg, op->name, 0, x->buf[op->out].data, n, width / hd, hd);
     } else {
-        dump_rows(x->dump, op->name, 0, x->buf[op->out].data, n, width, 0);
+        x->dump(x->dump_arg, op->name, 0, x->buf[op->out].data, n, width, 0);
     }
     if (op->kind == OP_MOE_SUM && x->keep) {
         char name[PROG_NAME + 8];
         snprintf(name, sizeof name, "%.*sexpert_out", (int)(strlen(op->name) - strlen("ffn_out")), op->name);
-        dump_rows(x->dump, name, 0, x->keep, n, p->top_k, width);
+        x->dump(x->dump_arg, name, 0, x->keep, n, p->top_k, width);
     }
 }
 

@@ -5,14 +5,13 @@
 #pragma once
 #include <stddef.h>
 
-#include "coordinator/trunk/program.h"
-#include "coordinator/trunk/step.h"
+#include "trunk/program.h"
+#include "trunk/step.h"
 #include "kernels/attention/attention.h"
 #include "shm/err.h"
 #include "shm/team.h"
 
 struct moe;
-struct dump;
 struct exec;
 
 struct exec_config {
@@ -36,6 +35,9 @@ struct exec_needs exec_needs(const struct program *p, enum kv_type kv);
 /* Leader of the team only. The logits, (n_out, n_vocab) f32, valid until the next step. */
 const float *exec_step(struct exec *x, struct team *team, const struct step *s);
 
-/* Every named result of the following steps goes to d (dump.h); NULL: none. */
-void exec_dump(struct exec *x, struct dump *d);
+/* Every named result of the following steps is told: n_rows rows of (a, b) values (b 0: of a values), f32
+ * or, if integer, i32. NULL: none. */
+typedef void exec_dump_fn(void *arg, const char *name, int integer, const void *rows, size_t n_rows,
+                          uint32_t a, uint32_t b);
+void exec_dump(struct exec *x, exec_dump_fn *fn, void *arg);
 uint64_t exec_steps(const struct exec *x);
