@@ -174,6 +174,10 @@ static int choose_sizes(struct engine *en, struct err *e)
     rc = plan_make(&f, &a, &b, &en->plan, e);
     if (rc)
         return rc;
+    en->plan.geo.n_vocab = m->n_vocab;
+    en->plan.geo.n_ctx = en->plan.n_ctx;
+    en->plan.geo.step_tokens = en->plan.max_tokens;
+    en->plan.geo.step_out = en->plan.max_out;
     for (uint32_t i = 0; i < en->plan.n_notes; i++)
         if (en->plan.note[i].always || o->verbose)
             fprintf(stderr, "conclave: %s\n", en->plan.note[i].text);

@@ -161,7 +161,7 @@ void shares_ring(struct shares *s)
         return;
     atomic_thread_fence(memory_order_seq_cst);
     if (s->ring_trunk)
-        bell_ring_fenced(&m->bells[PROC_TRUNK], &m->board->asleep_trunk);
+        bell_ring_fenced(&m->bells[PROC_TRUNK], &m->calls->asleep);
     if (s->ring_steward)
         bell_ring_fenced(&m->bells[PROC_STEWARD], &m->board->asleep_steward);
     for (uint32_t i = 0; s->ring_nodes && i < m->n_other; i++)

@@ -384,7 +384,7 @@ static void rings_and_wraps(void)
         uint32_t trunk = atomic_load(&w.bells[PROC_TRUNK].word);
         uint32_t steward = atomic_load(&w.bells[PROC_STEWARD].word);
         uint32_t other = atomic_load(&w.bells[OTHER].word);
-        atomic_store(&w.board->asleep_trunk, 1);
+        atomic_store(&w.calls->asleep, 1);
         atomic_store(&w.board->asleep_steward, 1);
         atomic_store(&w.box[OTHER]->asleep, 1);
         call(n, 2);

@@ -36,9 +36,9 @@ static void answer(struct pager *p, uint64_t number, enum order_why why, uint32_
     count(&c->errors, why == ORDER_WHY_IO || why == ORDER_WHY_CHECKSUM);
     count(&c->cancelled, why == ORDER_WHY_CANCELLED);
     order_done(&p->geo, p->box, number, why, piece);
-    /* the steward waits for it, and while a model is loaded the trunk's thread does */
+    /* the steward waits for it, and while a model is loaded the main thread does */
     bell_ring(&p->bells[PROC_STEWARD], &p->board->asleep_steward);
-    bell_ring_fenced(&p->bells[PROC_TRUNK], &p->board->asleep_trunk);
+    bell_ring_fenced(&p->bells[PROC_MAIN], &p->board->asleep_main);
 }
 
 /* A checked order, with the lock held. */

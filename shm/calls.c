@@ -2,6 +2,25 @@
  * another process. */
 #include "shm/calls.h"
 
+uint64_t calls_bury(const struct geometry *g, struct calls *c, uint32_t *n_open)
+{
+    uint64_t last = 0;
+
+    *n_open = 0;
+    for (uint64_t i = 0; i < CALL_SLOTS; i++) {
+        _Atomic uint64_t *word = call_word(g, c, i);
+        uint64_t w = atomic_load_explicit(word, memory_order_acquire);
+        if (w / 2 > last)
+            last = w / 2; /* not head: it may have died between the two */
+        if (w && w == PUBLISHED(w / 2)) {
+            call_retire(g, c, w / 2);
+            ++*n_open;
+        }
+    }
+    atomic_store_explicit(&c->head, last, memory_order_release);
+    return last + 1;
+}
+
 int call_check(const struct geometry *g, const struct call *c, struct err *e)
 {
     const struct call_head *h = &c->head;

@@ -45,6 +45,10 @@ static inline void call_retire(const struct geometry *g, struct calls *c, uint64
     atomic_thread_fence(memory_order_release);
 }
 
+/* Coordinator, after its executor is reaped and before another begins: retires whatever is open, complete
+ * or not, and mends head. Returns the next call's number; *n_open: calls that were open. */
+uint64_t calls_bury(const struct geometry *g, struct calls *c, uint32_t *n_open);
+
 enum ring_look { RING_NOT_YET, RING_TAKEN, RING_GONE };
 /* Consumer: is call n there? RING_TAKEN: *out holds a whole copy. RING_GONE: it has been retired, and
  * nothing of ours was unfinished in it. Counts from the ring are checked against the geometry. */

@@ -3,8 +3,9 @@
  * The protocol is checked by shm/model/ (Promela); change both together.
  *
  * Numbers: a call's number n is 64 bits, begins at 1 and is never reused. Amendments likewise.
- * Process slots: an index into bells and the process table. 0 is the trunk's executor, 1 the
- * steward, from 2 on a worker's outbox number. A replaced worker gets a number never used before. */
+ * Process slots: an index into bells and the process table. 0 is the trunk's executor, wherever it
+ * lives, 1 the steward, 1022 the coordinator's main thread, from 2 on a worker's outbox number. A
+ * replaced worker gets a number never used before. */
 #pragma once
 #include <stdatomic.h>
 #include <stddef.h>
@@ -19,6 +20,7 @@
 #define PROC_TRUNK 0u
 #define PROC_STEWARD 1u
 #define PROC_FIRST_WORKER 2u
+#define PROC_MAIN 1022u
 #define OWNER_DISK 1023u    /* an item nobody has yet: its expert holds no place */
 #define PLACE_NONE 0xFFFFFFu
 
@@ -42,6 +44,8 @@ struct geometry {
     uint32_t amend_slots;   /* M, a power of two, more than the shares of the calls in flight */
     uint32_t order_slots;   /* a power of two */
     uint32_t n_slabs;       /* slab numbers; the same on every node */
+    uint32_t n_vocab, n_ctx;        /* a token's id and position are below these */
+    uint32_t step_tokens, step_out; /* most tokens of a step, and most rows of logits */
     uint64_t acts_half;     /* bytes of one half of the activation arena */
     uint64_t inter_half;    /* ... of an outbox's intermediate arena */
     uint64_t rows_half;     /* ... of an outbox's row arena */
@@ -51,7 +55,7 @@ struct geometry {
  *   geometry      coordinator, before any child starts
  *   watch         coordinator: the steward's thread runs (1) or has ended (0). Workers sleep on a
  *                 futex only while it is 1. release / acquire.
- *   asleep_*      the trunk's executor and the steward, each its own line
+ *   asleep_*      the coordinator's main thread and the steward, each its own line
  *   calls_rung    the trunk's executor, where it rings consumers itself: last call rung for (release,
  *                 after the bells). steward_rung: the same by the steward. amends_rung: the steward,
  *                 last amendment rung for. They tell a sleeper whether a wake-up was really lost: work
@@ -67,7 +71,7 @@ struct board_proc {
 struct board {
     struct geometry geo;
     LINE _Atomic uint32_t watch;
-    LINE _Atomic uint32_t asleep_trunk;
+    LINE _Atomic uint32_t asleep_main;
     LINE _Atomic uint32_t asleep_steward;
     LINE _Atomic uint64_t calls_rung;
     LINE _Atomic uint64_t steward_rung, amends_rung;
@@ -82,12 +86,15 @@ struct bell {
 
 /* ---- call ring: one producer (the trunk's executor), every consumer looks at every call ----
  *   head          trunk           release, after the slot's word; where a new consumer begins
+ *   asleep        trunk           own line; see shm/bell.h
  *   slot.word     trunk           PUBLISHED(n) (release) when filled; RETIRED(n), then a release
  *                                 fence, before any field of the slot or byte of its activations
  *                                 is stored again
  *   slot.*        trunk           between RETIRED(n-R) and PUBLISHED(n), relaxed words
  * A call is retired only when it is complete (every row read): a reader that owns an unfinished
- * item never loses it, any other may lose the race and drops its copy. */
+ * item never loses it, any other may lose the race and drops its copy.
+ * The executor dies: after it is reaped the coordinator stores RETIRED for every slot that says
+ * PUBLISHED, and head; its successor's first call is the next number (calls_bury, rules 21, 22). */
 struct call_item {
     uint32_t expert;
     uint32_t place;  /* slab number; PLACE_NONE with owner OWNER_DISK */
@@ -114,6 +121,7 @@ struct call_head {
 _Static_assert(sizeof(struct call_head) == 40, "a shared structure's size is fixed");
 struct calls {
     LINE _Atomic uint64_t head;
+    LINE _Atomic uint32_t asleep;
     LINE uint8_t slot[]; /* CALL_SLOTS times call_slot_bytes() */
 };
 
@@ -177,6 +185,54 @@ struct outbox {
     LINE _Atomic uint64_t owner[CALL_SLOTS];
     LINE struct outbox_counters count;
     LINE uint8_t data[]; /* item stamps, stage stamps, intermediate arena, row arena */
+};
+
+/* ---- steps: what the trunk's executor is asked, written by the coordinator (shm/steps.h) ----
+ *   record, data   before the word, relaxed words; stored again only when the open record is answered
+ *                  or its executor is reaped: one is open
+ *   word           the record's number, release; never reused
+ * An executor begins behind a number: it never takes a record that was there before it (rule 23). */
+struct step_token {
+    uint32_t id;  /* below n_vocab */
+    uint32_t pos; /* position in its sequence, from 0; all earlier positions are in the state */
+    uint32_t seq; /* sequence slot */
+};
+struct step_record {
+    uint64_t seq;
+    uint64_t state_in;  /* version of the state that it begins with; 0: empty */
+    uint64_t state_out; /* ... that it makes; state_in stays good until this one is committed */
+    uint32_t n_tokens;
+    uint32_t n_out;     /* rows of logits that are wanted; 0: the state alone */
+};
+_Static_assert(sizeof(struct step_record) == 32, "a shared structure's size is fixed");
+struct steps {
+    LINE _Atomic uint64_t word;
+    LINE struct step_record record;
+    LINE uint8_t data[]; /* step_tokens of struct step_token, then step_out of uint32_t: indices of tokens */
+};
+
+/* ---- answers: written by the trunk's executor alone, when it is a worker ----
+ *   word       the record's number, release, after the logits and after the last call of the step is
+ *              retired
+ *   ringing    as in an outbox: odd from before the word until the coordinator was rung
+ *   heartbeat  relaxed; counts while the process lives, about ten times a second
+ *   count      relaxed, since the executor's start
+ *   data       f32 (n_out, n_vocab)
+ * The executor dies: the coordinator looks at the word once more after it is reaped; a successor then
+ * writes in the same place. */
+struct answer_counters {
+    _Atomic uint64_t steps, tokens;
+    _Atomic uint64_t calls, items, disk_items;
+    _Atomic uint64_t step_ns, call_ns, wait_ns;
+    _Atomic uint64_t sleeps, net_finds;
+    _Atomic uint64_t reserved[6];
+};
+struct answers {
+    LINE _Atomic uint64_t word;
+    _Atomic uint32_t ringing;
+    LINE _Atomic uint64_t heartbeat;
+    LINE struct answer_counters count;
+    LINE uint8_t data[];
 };
 
 /* ---- tables: written by the coordinator alone ----
@@ -360,6 +416,15 @@ static inline float *outbox_rows(const struct geometry *g, struct outbox *o, uin
 {
     return (float *)(o->data + 2 * outbox_stamp_bytes(g) + CALLS_IN_FLIGHT * g->inter_half +
                      (call % CALLS_IN_FLIGHT) * g->rows_half);
+}
+static inline uint64_t steps_bytes(const struct geometry *g)
+{
+    return sizeof(struct steps) + (uint64_t)g->step_tokens * sizeof(struct step_token) +
+           (uint64_t)g->step_out * sizeof(uint32_t);
+}
+static inline uint64_t answers_bytes(const struct geometry *g)
+{
+    return sizeof(struct answers) + (uint64_t)g->step_out * g->n_vocab * sizeof(float);
 }
 static inline size_t pager_box_bytes(const struct geometry *g)
 {

@@ -266,7 +266,7 @@ static void ring_waiters(struct consumer_role *w, int steward, int others)
     struct rig *r = w->r;
 
     atomic_thread_fence(memory_order_seq_cst);
-    bell_ring_fenced(&r->bells[PROC_TRUNK], &r->board->asleep_trunk);
+    bell_ring_fenced(&r->bells[PROC_TRUNK], &r->calls->asleep);
     if (steward)
         bell_ring_fenced(&r->bells[PROC_STEWARD], &r->board->asleep_steward);
     for (uint32_t i = 0; others && i < CONSUMERS; i++) {
@@ -617,7 +617,7 @@ static void finish_call(struct producer_role *p)
         if (!wait_round(&round, r->shared)) {
             r->world->producer.sleeps++;
             r->world->producer.net_finds +=
-                bell_sleep(&r->bells[PROC_TRUNK], &r->board->asleep_trunk, complete_look, p, 0) ==
+                bell_sleep(&r->bells[PROC_TRUNK], &r->calls->asleep, complete_look, p, 0) ==
                 BELL_NET;
             round = 0;
         }

@@ -28,6 +28,8 @@ const char *seg_role_name(enum seg_role role)
         [SEG_AMENDS] = "amends", [SEG_BELLS] = "bells", [SEG_TABLES] = "tables",
         [SEG_ORDERS] = "orders", [SEG_TRUNK] = "trunk", [SEG_OUTBOX] = "outbox",
         [SEG_SLABS] = "slabs",
+        [SEG_STEPS] = "steps",
+        [SEG_ANSWERS] = "answers",
     };
 
     return (size_t)role < sizeof name / sizeof *name && name[role] ? name[role] : "unknown";
@@ -35,7 +37,8 @@ const char *seg_role_name(enum seg_role role)
 
 static int is_large(enum seg_role role)
 {
-    return role == SEG_SLABS || role == SEG_TRUNK || role == SEG_ACTS || role == SEG_OUTBOX;
+    return role == SEG_SLABS || role == SEG_TRUNK || role == SEG_ACTS || role == SEG_OUTBOX ||
+           role == SEG_ANSWERS;
 }
 
 /* A memfd's size is sealed, so that no process that holds it can shorten it under another. */

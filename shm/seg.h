@@ -22,6 +22,8 @@ enum seg_role { /* what a segment holds; the number travels on a child's command
     SEG_TRUNK,
     SEG_OUTBOX, /* index = outbox number */
     SEG_SLABS,  /* index = node */
+    SEG_STEPS,
+    SEG_ANSWERS,
 };
 
 #define SEG_MAGIC 0x45564c434e4f4343ull /* "CCNOCLVE" */

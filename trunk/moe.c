@@ -288,7 +288,7 @@ static void wait_complete(struct moe *m, struct open_call *o)
         if (wait_round(&round, m->c.shared))
             continue;
         m->count_of.sleeps++;
-        enum bell_end how = bell_sleep(&m->c.bells[PROC_TRUNK], &m->c.board->asleep_trunk, call_complete, &l, 0);
+        enum bell_end how = bell_sleep(&m->c.bells[PROC_TRUNK], &m->c.calls->asleep, call_complete, &l, 0);
         if (how == BELL_NET)
             m->count_of.net_finds++;
         round = 0;

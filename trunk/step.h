@@ -1,12 +1,10 @@
-/* A step: one pass of the trunk over some tokens. Plain values; on cards it lies in shared memory. */
+/* A step: one pass of the trunk over some tokens. Plain values; to another process it goes as a record
+ * (shm/steps.h). */
 #pragma once
 #include <stdint.h>
 
-struct step_token {
-    uint32_t id;  /* below n_vocab */
-    uint32_t pos; /* position in its sequence, from 0; all earlier positions are in the state */
-    uint32_t seq; /* sequence slot */
-};
+#include "shm/layout.h" /* struct step_token */
+
 struct step {
     uint32_t n_tokens;
     uint32_t n_out; /* logits are wanted for these rows */

@@ -190,7 +190,7 @@ static int load_orders(struct load *l, struct err *e)
         show(l, 0);
         if (rc)
             continue;
-        if (bell_sleep(&c->bells[PROC_TRUNK], &c->board->asleep_trunk, answer_there, l, ANSWER_MS) ==
+        if (bell_sleep(&c->bells[PROC_MAIN], &c->board->asleep_main, answer_there, l, ANSWER_MS) ==
                 BELL_TIMEOUT &&
             (rc = pager_says(l, 0, e)) < 0)
             return rc;
