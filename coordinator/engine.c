@@ -592,7 +592,7 @@ static int verify_pack(struct engine *en, struct err *e)
     if (rc)
         return rc;
     if (v.n_bad && (en->pieces.original == MODEL_NONE || p->head.n_nodes != en->n_nodes))
-        return err_set(e, -EIO, "%s: %llu parts of the pack are damaged; pack the model again",
+        return err_set(e, -EIO, "%s: %llu parts of the pack are damaged; remove it and pack the model again",
                        p->path, (unsigned long long)v.n_bad);
     note(en, "%.2f GB of the pack checked, %llu parts damaged", (double)v.bytes * 1e-9,
          (unsigned long long)v.n_bad);

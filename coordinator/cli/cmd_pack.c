@@ -113,7 +113,7 @@ static int verify(const char *dir, struct err *e)
     if (rc)
         return rc == 1 ? stopped("stopped") : 1;
     if (v.n_bad) {
-        err_set(e, -EIO, "%s: %llu of its parts are damaged; pack the model again", dir,
+        err_set(e, -EIO, "%s: %llu of its parts are damaged; remove it and pack the model again", dir,
                 (unsigned long long)v.n_bad);
         return 1;
     }

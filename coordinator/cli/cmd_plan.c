@@ -302,7 +302,8 @@ int cmd_plan(int argc, char **argv)
         .notes = "Nothing is run and no weight is loaded; what the machine can do is measured for two seconds, "
                  "beside whatever else it does now: the trunk and a layer of experts with the model's own "
                  "kernels and shapes, and reads of its file, both at once.\n"
-                 "The flags are those of run, and the plan is the one that run would make now.",
+                 "The flags mean what they mean to run, and the plan is the one that run would make now, with its "
+                 "default --cache-policy.",
         .part = {{table, &o}},
     };
     struct engine_options eo = {0};

@@ -232,6 +232,7 @@ static void test_tokenizers(void)
 static void test_refusals(void)
 {
     const char *path = in_dir("r.gguf");
+    struct stat st;
 
     CHECK_EQ(synth(path, "--used 5"), 2);
     CHECK_EQ(synth(path, "--kv-heads 3"), 2);
@@ -244,6 +245,10 @@ static void test_refusals(void)
     CHECK_EQ(synth(path, "--tokenizer /dev/null"), 1);
     CHECK_EQ(synth("/nowhere/x.gguf", ""), 1);
     CHECK(access(path, F_OK) && access(in_dir("r.gguf.part"), F_OK), "something was left behind");
+    CHECK(!mkfifo(path, 0600) && !stat(path, &st) && S_ISFIFO(st.st_mode)); /* stands for a device */
+    CHECK_EQ(synth(path, ""), 1);
+    CHECK(!stat(path, &st) && S_ISFIFO(st.st_mode), "a pipe was replaced");
+    unlink(path);
 }
 
 int main(void)

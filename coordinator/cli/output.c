@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "coordinator/model/keep_models.h"
 #include "coordinator/model/tokenizer.h"
 
 #define WRITE_BACK (8u << 20) /* bytes of a result between two steps of writing back */
@@ -33,27 +34,11 @@ int output_bytes(int fd, const char *name, const void *data, size_t n, struct er
     return 0;
 }
 
-/* A slip of the keyboard must not cost a model: no result is written over a GGUF file. */
-static int is_model(const char *path)
-{
-    char magic[4] = "";
-    struct stat st;
-    int fd, is;
-
-    if (stat(path, &st) || !S_ISREG(st.st_mode)) /* opening a pipe to look would disturb it */
-        return 0;
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    is = fd >= 0 && read(fd, magic, sizeof magic) == sizeof magic && !memcmp(magic, "GGUF", sizeof magic);
-    if (fd >= 0)
-        close(fd);
-    return is;
-}
-
 int output_open(struct output *o, const char *path, struct err *e)
 {
     *o = (struct output){.path = NULL, .fd = -1};
-    if (is_model(path))
-        return err_set(e, -EEXIST, "%s: is a model file and will not be written over; give another name", path);
+    if (keep_models(path, e))
+        return -EEXIST;
     o->path = path;
     o->fd = open(path, O_WRONLY | O_CLOEXEC);
     if (o->fd < 0 && errno == ENOENT) {

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "coordinator/cli/synth_fill.h"
@@ -652,8 +653,11 @@ static int write_file(const char *path, const struct front *f, const struct layo
 {
     struct out o = {.fd = -1};
     char *part = NULL;
+    struct stat st;
     int rc;
 
+    if (!stat(path, &st) && !S_ISREG(st.st_mode)) /* the new name would replace a device, too */
+        return err_set(e, -EINVAL, "%s: is there and no regular file; give another name", path);
     if (asprintf(&part, "%s.part", path) < 0)
         return err_set(e, -ENOMEM, "no memory for a file's name");
     o.path = part;

@@ -266,16 +266,24 @@ static char *dense_in(const char *path)
     return NULL;
 }
 
-static int is_unfinished(const char *path)
+/* Does the folder hold such a file? */
+static int holds(const char *folder, const char *name)
 {
-    char *part;
+    char *file;
     int is;
 
-    if (asprintf(&part, "%s/" PACK_EXPERTS ".part", path) < 0)
+    if (asprintf(&file, "%s/%s", folder, name) < 0)
         return 0;
-    is = !access(part, F_OK);
-    free(part);
+    is = !access(file, F_OK);
+    free(file);
     return is;
+}
+
+static int is_experts_file(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return !strcmp(slash ? slash + 1 : path, PACK_EXPERTS) && !access(path, F_OK);
 }
 
 int gguf_open(const char *path, struct gguf **out, struct err *e)
@@ -285,8 +293,12 @@ int gguf_open(const char *path, struct gguf **out, struct err *e)
     size_t n = 0;
     int rc;
 
-    if (!dense && is_unfinished(path))
+    if (!dense && holds(path, PACK_EXPERTS ".part"))
         return err_set(e, -EINVAL, "%s: an unfinished pack; the same conclave pack goes on with it", path);
+    if (!dense && holds(path, PACK_EXPERTS))
+        return err_set(e, -EINVAL, "%s: a pack without its %s; remove it and pack the model again", path, PACK_DENSE);
+    if (is_experts_file(path))
+        return err_set(e, -EINVAL, "%s: holds the experts of a pack; name the folder it lies in", path);
     rc = front_open(&one, dense ? dense : path, e);
     free(dense);
     if (!rc && front_find(&one, PACK_KEY_ID))

@@ -174,6 +174,8 @@ static void test_write_faults(const char *path)
     CHECK(npy_create("/nowhere/x.npy", 1, 1, one, &w, &e) < 0 && strstr(e.msg, "/nowhere/x.npy"),
           "%s", e.msg);
     e = (struct err){0};
+    CHECK(npy_create("/dev/null", 1, 1, one, &w, &e) < 0 && strstr(e.msg, "no regular file"), "%s", e.msg);
+    e = (struct err){0};
     CHECK(npy_create(path, 1, 3, big, &w, &e) < 0, "%s", e.msg);
     CHECK(npy_create(path, 3, 1, one, &w, &e) < 0);
     CHECK(npy_create(path, 1, 4, three, &w, &e) < 0);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "coordinator/npy/npy.h"
@@ -82,6 +83,7 @@ int npy_create(const char *path, uint32_t width, uint32_t n_dims, const uint32_t
                struct npy_writer **out, struct err *e)
 {
     struct npy_writer *w = calloc(1, sizeof *w + strlen(path) + 1);
+    struct stat st;
     int rc;
 
     if (!w)
@@ -107,9 +109,13 @@ int npy_create(const char *path, uint32_t width, uint32_t n_dims, const uint32_t
         rc = err_set(e, -ENOMEM, "no memory to write %s", path);
         goto failed;
     }
-    w->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (w->fd < 0 || lseek(w->fd, 0, SEEK_CUR) < 0) {
+    w->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666); /* a pipe must not hang us */
+    if (w->fd < 0 || fstat(w->fd, &st)) {
         rc = err_set(e, -errno, "%s: cannot write: %s", path, strerror(errno));
+        goto failed;
+    }
+    if (!S_ISREG(st.st_mode)) { /* the header is written again and again */
+        rc = err_set(e, -ESPIPE, "%s: cannot write: no regular file", path);
         goto failed;
     }
     *out = w;

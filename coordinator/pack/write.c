@@ -244,6 +244,9 @@ static int look_at_folder(struct writer *w, struct err *e)
     int rc;
 
     if (!access(w->path[EXPERTS], F_OK)) {
+        if (access(w->path[DENSE], F_OK))
+            return err_set(e, -EEXIST, "%s: a pack without its %s; remove it and pack the model again", w->o->dir,
+                           PACK_DENSE);
         rc = pack_open(w->path[EXPERTS], &p, e);
         if (rc)
             return rc;

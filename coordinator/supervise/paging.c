@@ -42,6 +42,7 @@ struct paging {
     struct slab *slab;     /* n_slabs, then the heads of the lists: free and loose ones by size class */
     uint32_t *place_of;    /* by layer * n_experts + expert: its slab, being read or resident, or PLACE_NONE */
     uint8_t *class_of;     /* by layer */
+    uint8_t *damaged;      /* by layer * n_experts + expert: its block in the pack is; said, and not read again */
     uint64_t next_order, next_epoch;
     uint32_t *reading;     /* by order number modulo the ring: its slab until the answer is taken */
     uint32_t *busy, n_busy; /* slabs leaving or being read */
@@ -130,6 +131,8 @@ static void read_into(struct paging *p, uint32_t i, uint32_t layer, uint32_t exp
     struct order o = {.number = p->next_order, .prio = prio};
 
     pieces_expert(p->c.pieces, layer, expert, i, &o);
+    if (p->damaged[expert_at(p, layer, expert)] && pieces_expert_again(p->c.pieces, layer, expert, i, &o))
+        add(&p->count.again, 1);
     s->state = SLAB_READING;
     s->layer = layer;
     s->expert = expert;
@@ -370,6 +373,7 @@ static int read_again(struct paging *p, uint32_t i)
         return 0;
     fprintf(stderr, "conclave: layer %u, expert %u: read from %s instead\n", s->layer, s->expert,
             pieces_original_path(p->c.pieces, s->layer, s->expert));
+    p->damaged[expert_at(p, s->layer, s->expert)] = 1;
     *reading(p, s->order) = PLACE_NONE;
     s->order = p->next_order++;
     *reading(p, s->order) = i;
@@ -627,6 +631,7 @@ static void free_all(struct paging *p)
     free(p->slab);
     free(p->place_of);
     free(p->class_of);
+    free(p->damaged);
     free(p->reading);
     free(p->busy);
     free(p->warm);
@@ -653,9 +658,10 @@ int paging_start(const struct paging_config *c, struct paging **out, struct err 
     p->slab = calloc((size_t)g->n_slabs + 2 * POLICY_SIZES, sizeof *p->slab);
     p->place_of = malloc(((size_t)g->n_layers * g->n_experts + 1) * sizeof *p->place_of);
     p->class_of = calloc(g->n_layers + 1, 1);
+    p->damaged = calloc((size_t)g->n_layers * g->n_experts + 1, 1);
     p->reading = malloc(g->order_slots * sizeof *p->reading);
     p->busy = malloc(((size_t)g->n_slabs + 1) * sizeof *p->busy);
-    if (!p->slab || !p->place_of || !p->class_of || !p->reading || !p->busy) {
+    if (!p->slab || !p->place_of || !p->class_of || !p->damaged || !p->reading || !p->busy) {
         rc = err_set(e, -ENOMEM, "no memory for %u places of experts", g->n_slabs);
         goto failed;
     }

@@ -111,7 +111,7 @@ static int start(const char *path, struct worker *w, int ctl, const struct worke
 }
 
 /* The child has ended, or says something else than wanted. */
-static int gone(struct worker *w, const char *path, struct err *e)
+static int gone(struct worker *w, const char *who, struct err *e)
 {
     char how[80] = "ended";
     int status;
@@ -120,7 +120,7 @@ static int gone(struct worker *w, const char *path, struct err *e)
         spawn_how_it_ended(status, how, sizeof how);
         w->pid = 0;
     }
-    return err_set(e, -ECHILD, "%s (%s) %s before it was ready", w->name, path, how);
+    return err_set(e, -ECHILD, "%s (%s) %s before it was ready", w->name, who, how);
 }
 
 int spawn_worker(const char *program, const char *name, uint32_t outbox, const struct worker_seg *segs,
@@ -167,6 +167,7 @@ failed:
 int spawn_wait_ready(struct worker *w, struct err *e)
 {
     struct ctl_msg m;
+    char who[32];
     int got_fd, rc;
 
     while ((rc = ctl_recv(w->ctl, &m, &got_fd, READY_MS)) > 0) {
@@ -181,7 +182,8 @@ int spawn_wait_ready(struct worker *w, struct err *e)
     }
     if (rc == 0)
         return err_set(e, -ETIMEDOUT, "%s: not ready within %d s", w->name, READY_MS / 1000);
-    return gone(w, "see above", e);
+    snprintf(who, sizeof who, "pid %ld", (long)w->pid);
+    return gone(w, who, e);
 }
 
 static void forget(struct worker *w)

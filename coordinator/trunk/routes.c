@@ -4,12 +4,10 @@
 #include "coordinator/trunk/routes.h"
 
 #include <assert.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "coordinator/model/keep_models.h"
 #include "coordinator/npy/npy.h"
 
 struct routes {
@@ -21,30 +19,16 @@ struct routes {
     int failed;
 };
 
-/* A slip of the keyboard must not cost a model. */
-static int is_model(const char *path)
-{
-    char magic[4] = "";
-    struct stat st;
-    int fd = stat(path, &st) || !S_ISREG(st.st_mode) ? -1 : open(path, O_RDONLY | O_CLOEXEC);
-    int is = fd >= 0 && read(fd, magic, sizeof magic) == sizeof magic && !memcmp(magic, "GGUF", sizeof magic);
-
-    if (fd >= 0)
-        close(fd);
-    return is;
-}
-
 int routes_open(const char *path, const struct expert_layer *layer, uint32_t n_layers,
                 uint32_t max_tokens, struct routes **out, struct err *e)
 {
     struct routes *r = calloc(1, sizeof *r);
     uint32_t most = 0;
-    int rc = 0;
+    int rc;
 
     if (!r)
         return err_set(e, -ENOMEM, "no memory to record routes");
-    if (is_model(path))
-        rc = err_set(e, -EEXIST, "%s: is a model file and will not be written over; give another name", path);
+    rc = keep_models(path, e);
     r->n_layers = n_layers;
     r->max_tokens = max_tokens;
     r->index = malloc(((size_t)n_layers + 1) * sizeof *r->index);

@@ -153,6 +153,11 @@ def one_place():
     refused(check, conclave("pack", "-m", STORY), 2, "-o DIR is missing")
     refused(check, conclave("pack", "-m", STORY, "--verify", folder), 2, "--verify")
     check(not os.path.exists(at("twice")), "a refused pack leaves a folder")
+    refused(check, conclave("inspect", folder + "/experts.pack"), 1, "name the folder")
+    os.rename(folder + "/dense.gguf", at("dense.gguf"))
+    for p in (conclave("inspect", folder), conclave("pack", "-m", STORY, "-o", folder, "--nodes", 1)):
+        refused(check, p, 1, folder, "without its dense.gguf")
+    os.rename(at("dense.gguf"), folder + "/dense.gguf")
 
 
 def one_heat():
@@ -192,9 +197,16 @@ def damage():
     again(lambda n: n == index.experts)
     again(lambda n: n > 0, *half)
     again(lambda n: n > 0, *half, "--cache-policy", "lru")
+    said = again(lambda n: n > index.experts, "--ram", base.stats["slab_bytes_one"], "--batch", 1)  # some come more than once
+    check(0 < said.count(b"read from") <= index.experts, "told once an expert: %s" % said)
     # another number of nodes reads without checksums: --verify stands in
     refused(check, conclave("eval", "-m", folder, "--tokens", "1", "--greedy", "1", "--nodes", 2, "--verify"), 1,
             "parts of the pack are damaged", lines=40)
+    before = read(experts)  # a result is not written over a pack
+    for flag in ("--logits", "--stats", "--record-routes"):
+        p = conclave("eval", "-m", model, "--tokens", "1", "--greedy", "1", flag, experts)
+        refused(check, p, 1, experts, "is a model file")
+    check(read(experts) == before, "a result was written over %s" % experts)
     shm = SharedMemory()
     os.rename(model, model + ".away")
     for more in ([], half):
