@@ -36,7 +36,7 @@ uint32_t npy_at(const struct npy *a, size_t i);
  * read. */
 struct npy_writer;
 /* The file is made or, at the first row, emptied. shape: the other dimensions (n_dims <=
- * NPY_WRITE_DIMS), each at least 1; width: 1, 2 or 4. Needs a file that can be sought in. */
+ * NPY_WRITE_DIMS), each at least 1; width: 1, 2 or 4. Needs a regular file. */
 int npy_create(const char *path, uint32_t width, uint32_t n_dims, const uint32_t *shape,
                struct npy_writer **out, struct err *e);
 /* One row, product of shape values, each fitting the width (else -ERANGE, nothing is written). */
@@ -44,3 +44,6 @@ int npy_write(struct npy_writer *w, const uint32_t *row, struct err *e);
 uint64_t npy_rows(const struct npy_writer *w);
 /* Writes what is left; closes and frees in any case. NULL: nothing to do. */
 int npy_close(struct npy_writer *w, struct err *e);
+/* Instead: rows that are not in the file yet are not written; a file of which nothing was is as it was
+ * before, or gone. */
+void npy_drop(struct npy_writer *w);

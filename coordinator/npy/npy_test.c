@@ -169,6 +169,7 @@ static void test_write_faults(const char *path)
     struct npy_writer *w = NULL;
     struct err e = {0};
     struct npy a;
+    char other[128];
     int rc = 0;
 
     CHECK(npy_create("/nowhere/x.npy", 1, 1, one, &w, &e) < 0 && strstr(e.msg, "/nowhere/x.npy"),
@@ -184,6 +185,15 @@ static void test_write_faults(const char *path)
     CHECK(!npy_create(path, 1, 1, one, &w, &e), "%s", e.msg);
     CHECK(!npy_read(path, &a, &e) && a.n > 1, "%s", e.msg);
     npy_free(&a);
+    npy_drop(w);
+    CHECK(!npy_read(path, &a, &e) && a.n > 1, "%s", e.msg);
+    npy_free(&a);
+    snprintf(other, sizeof other, "%s.new", path);
+    CHECK(!npy_create(other, 1, 1, one, &w, &e), "%s", e.msg);
+    CHECK(!access(other, F_OK));
+    npy_drop(w);
+    CHECK(access(other, F_OK), "an empty file is left");
+    CHECK(!npy_create(path, 1, 1, one, &w, &e), "%s", e.msg);
     CHECK(!npy_close(w, &e), "%s", e.msg); /* no rows: an empty array */
     CHECK(!npy_read(path, &a, &e) && a.n == 0 && a.n_dims == 2, "%s", e.msg);
     npy_free(&a);

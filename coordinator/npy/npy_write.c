@@ -15,6 +15,7 @@ enum { GROUP_BYTES = 1 << 16 };
 
 struct npy_writer {
     int fd, started; /* started: the file has been emptied */
+    int ours;        /* there was no such file before */
     uint32_t width, n_dims, shape[NPY_WRITE_DIMS];
     size_t row_values, row_bytes, group_rows;
     uint64_t written; /* rows in the file */
@@ -109,7 +110,11 @@ int npy_create(const char *path, uint32_t width, uint32_t n_dims, const uint32_t
         rc = err_set(e, -ENOMEM, "no memory to write %s", path);
         goto failed;
     }
-    w->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666); /* a pipe must not hang us */
+    w->fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hang us */
+    if (w->fd < 0 && errno == ENOENT) {
+        w->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        w->ours = w->fd >= 0;
+    }
     if (w->fd < 0 || fstat(w->fd, &st)) {
         rc = err_set(e, -errno, "%s: cannot write: %s", path, strerror(errno));
         goto failed;
@@ -167,4 +172,15 @@ int npy_close(struct npy_writer *w, struct err *e)
     free(w->buf);
     free(w);
     return rc;
+}
+
+void npy_drop(struct npy_writer *w)
+{
+    if (!w)
+        return;
+    if (w->ours && !w->started)
+        unlink(w->path);
+    close(w->fd);
+    free(w->buf);
+    free(w);
 }

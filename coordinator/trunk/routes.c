@@ -80,13 +80,16 @@ void routes_layer(struct routes *r, uint32_t layer, uint32_t used, const int32_t
 
 int routes_close(struct routes *r, struct err *e)
 {
-    int rc;
+    int rc = 0;
 
     if (!r)
         return 0;
     if (r->file)
         write_pass(r);
-    rc = npy_close(r->file, r->failed ? NULL : e);
+    if (r->file && !npy_rows(r->file))
+        npy_drop(r->file);
+    else
+        rc = npy_close(r->file, r->failed ? NULL : e);
     if (r->failed)
         rc = err_set(e, r->failed, "%s", r->e.msg);
     free(r->index);

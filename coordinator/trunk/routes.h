@@ -16,5 +16,6 @@ int routes_open(const char *path, const struct expert_layer *layer, uint32_t n_l
 void routes_step(struct routes *r, uint32_t n_tokens);
 /* ids (n_tokens, used), as the router gave them. */
 void routes_layer(struct routes *r, uint32_t layer, uint32_t used, const int32_t *ids);
-/* Writes what is left; the first thing that went wrong is in *e. Frees. NULL: nothing to do. */
+/* Writes what is left; the first thing that went wrong is in *e. Without a token (a run that could not
+ * begin) the file is as it was before routes_open. Frees. NULL: nothing to do. */
 int routes_close(struct routes *r, struct err *e);

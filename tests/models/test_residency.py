@@ -80,6 +80,12 @@ with open(os.path.join(tmp, "model.gguf"), "wb") as f:
     f.write(b"GGUF and more")
 refused(check, conclave("run", "-m", STORY, "-p", SHORT, "-n", 1, "--record-routes", f.name), 1, f.name, "model")
 check(os.path.getsize(f.name) == 13, "a model file was written over")
+before = open(routes_file, "rb").read()  # a run that cannot begin leaves an earlier trace, and no new file
+for name in (routes_file, tmp + "/new.npy"):
+    p = conclave("run", "-m", STORY, "-p", SHORT, "-n", 1, "--record-routes", name, env=dict(os.environ, CONCLAVE_IO="x"))
+    refused(check, p, 1, "CONCLAVE_IO")
+check(open(routes_file, "rb").read() == before and len(before) > 128, "the trace of an earlier run is gone")
+check(not os.path.exists(tmp + "/new.npy"), "an empty trace was left")
 refused(check, conclave("run", "-m", STORY, "-p", SHORT, "-n", 1, "--record-routes", tmp + "/no/such"), 1, "no/such")
 if os.path.exists("/dev/full"):
     refused(check, conclave("run", "-m", STORY, "-p", SHORT, "-n", 1, "--record-routes", "/dev/full"), 1, "/dev/full",
