@@ -73,7 +73,8 @@ static const struct flag table[] = {
 };
 
 static const char notes[] =
-    "heat: the engine's own, by a value learned from heat and time since the last use.\n"
+    "heat: the engine's own, by a value learned from heat and time since the last use; a move has a price "
+    "here, and none in the engine, which reads what is missed in any case: it admits more.\n"
     "lru, lfu: every missed expert is admitted; the one that leaves was used longest ago, or least "
     "(uses count half after 64 tokens).\n"
     "window: uses in the last 64 tokens; admitted with two of them and above the coldest.\n"

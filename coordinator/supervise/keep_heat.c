@@ -85,7 +85,7 @@ static void save(struct heat_keeper *k)
         return;
     k->given = 0;
     if (heat_save(k->path, &k->id, k->n_layers, k->n_experts, k->uses, k->tokens, &e))
-        line(&e);
+        fprintf(stderr, "conclave: %s: this run's heat is not kept (with --no-heat none is)\n", e.msg);
 }
 
 /* Until stop or for so many seconds; the lock is given up meanwhile. Returns whether stop. */
