@@ -849,10 +849,10 @@ void engine_stats(const struct engine *en, struct engine_stats *s)
     s->lost_uses = ps.lost_uses;
     s->read_again = en->loaded_again + ps.again;
     s->most_open = ps.most_open;
-    s->places = ps.places;
-    s->spare = ps.spare;
-    s->residents = ps.residents;
     s->resident = en->plan.slabs.resident;
+    s->places = s->resident ? en->plan.geo.n_slabs : ps.places; /* a slab of its own for each */
+    s->residents = s->resident ? en->plan.geo.n_slabs : ps.residents;
+    s->spare = ps.spare;
     s->amendments = sc->amendments;
     s->declined = sc->declines;
     s->expert_reads = atomic_load(&pb->count.expert_reads);

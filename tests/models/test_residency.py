@@ -124,6 +124,11 @@ p = conclave("eval", "-m", STORY, "--tokens", "1,2,3", "--ram", "3500K", "--gree
 check(json.load(open(stats_file))["residency"]["warm_reads"] == 0 and open(heat_files()[0], "rb").read() == before,
       "eval uses or changes the heat file")
 
+conclave("eval", "-m", STORY, "--tokens", "1,2,3", "--greedy", 4, "--stats", stats_file)
+s = json.load(open(stats_file))
+check((s["residency"]["places"], s["residency"]["residents"], s["residency"]["misses"]) == (s["experts"], s["experts"], 0),
+      "all in memory: %s" % s["residency"])
+
 # one that cannot be used: a line, a cold start, and a good one afterwards
 (path,) = heat_files()
 good = open(path, "rb").read()
