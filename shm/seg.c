@@ -17,7 +17,7 @@
 #include "shm/size.h"
 
 #define PAGE 4096u
-#define POPULATE_STEP (256ull << 20) /* pages touched between two looks at what is left */
+#define POPULATE_STEP (16ull << 20) /* pages touched between two looks at what is left */
 #define NAME_TRIES 8                 /* names are 64 random bits: a second try is already news */
 #define MB(x) ((double)(x) / (1 << 20))
 
@@ -151,7 +151,7 @@ int seg_populate(struct seg *s, struct err *e)
         uint64_t left = memory_left();
         uint8_t *p = (uint8_t *)s->base + at;
 
-        if (n > left)
+        if (s->bytes - at > left) /* all that is to come: others may be taking memory as well */
             return err_set(e, -ENOMEM,
                            "segment %s.%u: %.1f of %.1f MB allocated, %.1f MB of memory left: free "
                            "memory, raise the limit or use a smaller --ram",

@@ -69,6 +69,20 @@ def too_small(model):
                     "left for experts", "smaller -c", what="-c beyond the limit")
 
 
+def at_once(model):
+    """Two that fit alone, begun at the same moment: who sees too late that the other came is refused."""
+    with Limit(LIMIT) as g:
+        if not g.dir:
+            return
+        command = [program(), "eval", "-m", model, "--tokens", "1,2,3", "--greedy", "8", "--ram", "150M"]
+        running = [g.start(command) for _ in range(2)]
+        both = [subprocess.CompletedProcess(command, p.returncode, *text) for p, text in
+                [(p, p.communicate()) for p in running]]
+        check(g.kills() == 0, "two at once: the kernel killed %d processes" % g.kills())
+        for p in both:
+            check(p.returncode == 0 or refused(check, p, 1, "memory", what="two at once"), "two at once: %s" % p)
+
+
 with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/var/tmp")) as d:
     path = os.path.join(d, "model.gguf")
     with Limit(LIMIT) as group:
@@ -81,4 +95,5 @@ with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/var/tmp")) as d:
             if check(made.returncode == 0, made.stderr.decode()):
                 limited(group, path, d)
                 too_small(path)
+                at_once(path)
 check.end()

@@ -109,6 +109,11 @@ class Limit:
                 except (OSError, IndexError):
                     pass  # it has just gone
 
+    def start(self, command):
+        """Starts a command inside; its output is in pipes."""
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                preexec_fn=self._enter)
+
     def run(self, command, **more):
         """Runs a command inside; the finished process, output as bytes."""
         end = threading.Event()
