@@ -60,14 +60,15 @@ SHM := $(filter shm/%,$(LIBSRC))
 TRUNK := $(filter trunk/%,$(LIBSRC))
 COORD := $(filter coordinator/%,$(LIBSRC))
 CPUW := $(filter cpu-worker/%,$(LIBSRC))
+GPUW := $(filter gpu-worker/%,$(LIBSRC))
 PAGER := $(filter pager/%,$(LIBSRC))
 obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 
-PROGS := $(B)/bin/conclave $(B)/bin/conclave-cpu $(B)/bin/conclave-pager
+PROGS := $(B)/bin/conclave $(B)/bin/conclave-cpu $(B)/bin/conclave-gpu $(B)/bin/conclave-pager
 TESTS := $(patsubst %.c,$(B)/test/%,$(call pick,%_test.c))
 BENCHES := $(patsubst %.c,$(B)/bench/%,$(call pick,%_bench.c))
 FUZZERS := $(patsubst %.c,$(B)/fuzz/%,$(call pick,%_fuzz.c))
-LIBRARY := $(COORD) $(TRUNK) $(CPUW) $(PAGER) $(SHM) $(KERNELS)
+LIBRARY := $(COORD) $(TRUNK) $(CPUW) $(GPUW) $(PAGER) $(SHM) $(KERNELS)
 ifeq ($(SAN),thread) # it sees threads of one process, and no OpenMP: the tests of shm/ alone
 PROGS :=
 TESTS := $(filter $(B)/test/shm/%,$(TESTS))
@@ -98,6 +99,7 @@ $(B)/obj/%.o: %.c
 ifneq ($(PROGS),)
 $(B)/bin/conclave: $(call obj,coordinator/main.c $(COORD) $(TRUNK) $(SHM) $(KERNELS))
 $(B)/bin/conclave-cpu: $(call obj,cpu-worker/main.c $(CPUW) $(SHM) $(KERNELS))
+$(B)/bin/conclave-gpu: $(call obj,gpu-worker/main.c $(GPUW) $(TRUNK) $(SHM) $(KERNELS))
 $(B)/bin/conclave-pager: $(call obj,pager/main.c $(PAGER) $(SHM))
 $(PROGS):
 	@mkdir -p $(@D)

@@ -17,6 +17,7 @@
 #include "coordinator/pack/verify.h"
 #include "coordinator/residency/plan.h"
 #include "coordinator/supervise/load.h"
+#include "coordinator/supervise/trunk_host.h"
 #include "coordinator/trunk/arch/arch.h"
 #include "coordinator/trunk/dump.h"
 #include "coordinator/trunk/routes.h"
@@ -38,8 +39,8 @@ struct engine {
     uint32_t threads, n_nodes;
     struct expert_layer *layer;
     uint64_t *trunk_off, trunk_bytes;
-    const uint8_t **weight; /* by program weight */
-    float **widened;        /* vectors that the file stores in another type than F32 (rule 38) */
+    struct weight_at *weight_at; /* by program weight */
+    struct weights weights;
 
     struct seg board, calls, acts, amends, bells, tables, orders, trunk, pager_box;
     struct seg outbox[MAX_NODES], slab[MAX_NODES];
@@ -48,8 +49,12 @@ struct engine {
     size_t n_workers;
     struct watch *watch;
     struct paging *paging;
-    struct moe *moe;
+    struct moe *moe; /* the trunk is executed here ... */
     struct exec *exec;
+    struct trunk_host *host; /* ... or by a card's worker */
+    struct worker_seg host_seg[MAX_NODES + 7];
+    int host_cpu[MACHINE_MAX_CPUS];
+    uint64_t told_record;
     struct step_token *feed; /* max_tokens, of engine_feed */
     struct team *team;
     _Atomic uint64_t disk_call;
@@ -340,28 +345,19 @@ static int start_workers(struct engine *en, struct err *e)
 
 /* ---- the trunk ---- */
 
-static int widen_vectors(struct engine *en, struct err *e)
+static int find_weights(struct engine *en, struct err *e)
 {
     const struct program *p = en->prog;
-    const uint8_t *base = en->trunk.base;
 
-    en->weight = calloc(p->n_weights + 1, sizeof *en->weight);
-    en->widened = calloc(p->n_weights + 1, sizeof *en->widened);
-    if (!en->weight || !en->widened)
+    en->weight_at = calloc(p->n_weights + 1, sizeof *en->weight_at);
+    if (!en->weight_at)
         return err_set(e, -ENOMEM, "no memory for the table of weights");
     for (uint32_t i = 0; i < p->n_weights; i++) {
-        const struct prog_weight *w = &p->weight[i];
-        const struct model_tensor *t = &en->m->tensor[w->tensor];
-        en->weight[i] = base + en->trunk_off[w->tensor] + trunk_shift(t);
-        if (t->n_dims != 1 || w->type == 0) /* 0: F32 */
-            continue;
-        en->widened[i] = malloc(w->cols * sizeof(float)); /* rule 38 */
-        if (!en->widened[i])
-            return err_set(e, -ENOMEM, "no memory for a vector of %u values", w->cols);
-        dequant_row(w->type, en->weight[i], w->cols, en->widened[i]);
-        en->weight[i] = (const uint8_t *)en->widened[i];
+        const struct model_tensor *t = &en->m->tensor[p->weight[i].tensor];
+        en->weight_at[i].off = en->trunk_off[p->weight[i].tensor] + trunk_shift(t);
+        en->weight_at[i].vector = t->n_dims == 1;
     }
-    return 0;
+    return en->o->cards ? 0 : weights_open(p, en->trunk.base, en->weight_at, &en->weights, e);
 }
 
 /* Factors of the experts' products go to the table that the workers see. */
@@ -411,7 +407,7 @@ static int load(struct engine *en, struct err *e)
     note(en, "loaded %.3f GB in %.2f s (%.2f GB/s)", (double)en->loaded_bytes * 1e-9,
          (double)en->load_ns * 1e-9, (double)en->loaded_bytes / (double)en->load_ns);
     fill_scales(en);
-    return widen_vectors(en, e);
+    return find_weights(en, e);
 }
 
 /* What the paging's policy knows: uses of experts, and those of earlier runs. */
@@ -447,6 +443,52 @@ static void told_expert(void *arg, uint32_t layer, uint32_t expert, uint32_t n_t
 {
     uses_note(((struct engine *)arg)->uses, layer, expert, n_tokens);
 }
+/* The steward's thread, of every call of an executor that is a worker. */
+static void told_call(void *arg, const struct call *c)
+{
+    struct engine *en = arg;
+    uint64_t record;
+    uint32_t n_tokens;
+
+    if (!en->uses)
+        return;
+    n_tokens = trunk_host_tokens(en->host, &record);
+    if (record != en->told_record)
+        uses_step(en->uses, n_tokens);
+    en->told_record = record;
+    for (uint32_t i = 0; i < c->head.n_items; i++)
+        uses_note(en->uses, c->head.layer, c->items[i].expert, c->items[i].n_pairs);
+}
+
+static int start_host(struct engine *en, struct err *e)
+{
+    struct worker_seg s[MAX_NODES + 7] = {{&en->board, 0},  {&en->bells, 1},  {&en->calls, 1}, {&en->acts, 1},
+                                          {&en->amends, 0}, {&en->tables, 0}, {&en->trunk, 0}};
+    struct trunk_host_config c = {
+        .geo = &en->plan.geo,
+        .board = en->board.base,
+        .bells = en->bells.base,
+        .calls = en->calls.base,
+        .seg = en->host_seg,
+        .n_segs = 7,
+        .prog = en->prog,
+        .at = en->weight_at,
+        .kv = en->o->kv,
+        .threads = en->threads,
+        .cpu = en->host_cpu,
+        .first_outbox = PAGER_SLOT + 1,
+        .watch = &en->watch,
+        .verbose = en->o->verbose,
+    };
+
+    for (uint32_t k = 0; k < en->plan.geo.n_nodes; k++)
+        s[c.n_segs++] = (struct worker_seg){&en->outbox[k], 0};
+    memcpy(en->host_seg, s, c.n_segs * sizeof *s);
+    for (uint32_t i = 0; i < en->threads && i < MACHINE_MAX_CPUS; i++)
+        en->host_cpu[i] = en->machine.cpu[i % en->machine.n_cpus];
+    return trunk_host_open(&c, &en->host, e);
+}
+
 static struct moe_told told(struct engine *en)
 {
     return (struct moe_told){.step = told_step,
@@ -509,10 +551,18 @@ static int start_trunk(struct engine *en, struct err *e)
     pc.uses = en->uses;
     mc.told = told(en);
     pc.heat = en->heat;
+    if (en->o->cards) {
+        pc.taken = told_call;
+        pc.arg = en;
+    }
     if ((rc = watch_start(en->worker, en->n_workers, en->o->verbose, &en->watch, e)) ||
-        (rc = paging_start(&pc, &en->paging, e)) || (rc = moe_open(&mc, &en->moe, e)))
+        (rc = paging_start(&pc, &en->paging, e)))
         return rc;
-    xc.weight = en->weight;
+    if (en->o->cards)
+        return start_host(en, e);
+    if ((rc = moe_open(&mc, &en->moe, e)))
+        return rc;
+    xc.weight = en->weights.at;
     xc.moe = en->moe;
     return exec_open(&xc, &en->exec, e);
 }
@@ -621,6 +671,9 @@ static int decide(struct engine *en, struct err *e)
         return rc;
     for (size_t i = 0; i < en->m->n_warnings; i++)
         fprintf(stderr, "conclave: %s\n", en->m->warning[i]);
+    if (en->o->cards && en->o->record_routes)
+        return err_set(e, -ENOTSUP, "--record-routes writes what the trunk here chooses, and --cards emu:1 puts it "
+                                    "elsewhere; leave one of them out");
     choose_counts(en);
     if ((rc = look_at_pack(en, e)))
         return rc;
@@ -669,6 +722,7 @@ static void not_open(struct seg *s)
 
 static void close_all(struct engine *en)
 {
+    trunk_host_close(en->host);
     exec_close(en->exec);
     moe_close(en->moe);
     paging_stop(en->paging);
@@ -676,10 +730,9 @@ static void close_all(struct engine *en)
     watch_stop(en->watch);
     spawn_end(en->worker, en->n_workers);
     each_seg(en, seg_close);
-    for (uint32_t i = 0; en->widened && i < en->prog->n_weights; i++)
-        free(en->widened[i]);
-    free(en->widened);
-    free(en->weight);
+    if (en->prog)
+        weights_close(&en->weights);
+    free(en->weight_at);
     free(en->uses);
     free(en->feed);
     free(en->trunk_off);
@@ -768,7 +821,9 @@ static void dump_one(void *arg, const char *name, int integer, const void *rows,
 }
 void engine_dump(struct engine *en, struct dump *d)
 {
-    exec_dump(en->exec, d ? dump_one : NULL, d);
+    assert(en->exec || !d); /* cmd_eval.c refuses --dump with --cards */
+    if (en->exec)
+        exec_dump(en->exec, d ? dump_one : NULL, d);
 }
 
 const float *engine_step(struct engine *en, const struct step *s)
@@ -781,7 +836,7 @@ const float *engine_step(struct engine *en, const struct step *s)
         assert(s->token[t].id < en->m->n_vocab && s->token[t].pos < en->plan.n_ctx && !s->token[t].seq);
     for (uint32_t i = 0; i < s->n_out; i++)
         assert(s->out[i] < s->n_tokens);
-    logits = exec_step(en->exec, en->team, s);
+    logits = en->host ? trunk_host_step(en->host, s) : exec_step(en->exec, en->team, s);
     en->step_ns += now_ns() - start;
     en->steps++;
     return logits;
@@ -825,9 +880,23 @@ static uint64_t major_faults(int pid)
     return n;
 }
 
+/* The trunk's part, told by its present host. */
+static void host_stats(const struct engine *en, struct engine_stats *s)
+{
+    const struct answer_counters *a = &trunk_host_answers(en->host)->count;
+
+    s->call_ns = atomic_load(&a->call_ns);
+    s->wait_ns = atomic_load(&a->wait_ns);
+    s->calls = atomic_load(&a->calls);
+    s->items = atomic_load(&a->items);
+    s->disk_items = atomic_load(&a->disk_items);
+    s->net_finds = atomic_load(&a->net_finds);
+}
+
 void engine_stats(const struct engine *en, struct engine_stats *s)
 {
-    const struct moe_counters *mc = moe_counters(en->moe);
+    static const struct moe_counters none;
+    const struct moe_counters *mc = en->moe ? moe_counters(en->moe) : &none;
     const struct steward_counters *sc = paging_counters(en->paging);
     struct paging_stats ps;
     const struct pager_box *pb = en->pager_box.base;
@@ -841,6 +910,8 @@ void engine_stats(const struct engine *en, struct engine_stats *s)
     s->items = mc->items;
     s->disk_items = mc->disk_items;
     s->net_finds = mc->net_finds;
+    if (en->host)
+        host_stats(en, s);
     paging_stats(en->paging, &ps);
     s->demand_reads = ps.reads;
     s->moves = ps.moves;
@@ -893,8 +964,11 @@ void engine_print_processes(const struct engine *en)
     struct engine_stats s;
 
     engine_stats(en, &s);
-    fprintf(stderr, "  pid %-8d coordinator   trunk, routing, sampling: %llu passes\n", (int)getpid(),
-            (unsigned long long)s.steps);
+    fprintf(stderr, "  pid %-8d coordinator   %s: %llu passes\n", (int)getpid(),
+            en->host ? "sampling" : "trunk, routing, sampling", (unsigned long long)s.steps);
+    if (en->host)
+        fprintf(stderr, "  pid %-8d %-13s trunk, routing: %llu calls\n", (int)trunk_host_worker(en->host)->pid,
+                trunk_host_worker(en->host)->name, (unsigned long long)s.calls);
     for (uint32_t i = 0; i < s.n_workers; i++) {
         if (i == 0)
             fprintf(stderr, "  pid %-8d %-13s %llu expert reads, %llu bytes from the file\n",

@@ -27,6 +27,7 @@ struct engine_options {
     uint32_t nodes;    /* 0: the machine's NUMA nodes; more than it has: simulated */
     uint64_t ram;      /* bytes of slabs for routed experts, all nodes together; 0: all that fit */
     uint32_t batch;    /* most tokens of a trunk pass; 0: 512 */
+    int cards;         /* 1: the trunk's program runs in an emulated card's worker (--cards emu:1) */
     int every_row;     /* 1: logits of every token may be asked for (eval, perplexity) */
     enum policy_kind policy; /* which experts stay at hand where not all fit */
     int heat;          /* 1: begin with the experts that earlier runs used most, remember this run's */

@@ -24,6 +24,7 @@ enum seg_role { /* what a segment holds; the number travels on a child's command
     SEG_SLABS,  /* index = node */
     SEG_STEPS,
     SEG_ANSWERS,
+    SEG_PROGRAM, /* trunk/wire.h */
 };
 
 #define SEG_MAGIC 0x45564c434e4f4343ull /* "CCNOCLVE" */

@@ -178,6 +178,8 @@ static int take_up(struct steward *s, struct open_call *o, uint64_t n, uint64_t 
     }
     o->n = n;
     s->count.calls++;
+    if (s->c.taken)
+        s->c.taken(s->c.arg, &o->copy);
     if (s->c.ring_calls)
         ring_owners(s, o);
     return 0;

@@ -34,6 +34,8 @@ struct steward_config { /* borrowed until steward_close */
     struct calls *calls;
     struct amends *amends;
     int ring_calls;   /* wake the owners of new calls: the trunk's executor does not ring */
+    void (*taken)(void *arg, const struct call *c); /* every call it takes up; may be NULL */
+    void *arg;
     uint64_t first;   /* number of the first call to follow: where its producer begins, never the head */
 };
 /* Memory: the geometry's. Hands over *out. */

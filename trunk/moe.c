@@ -187,6 +187,8 @@ static void publish_next(struct moe *m)
     call_publish(g, m->c.calls, &o->call);
     if (m->c.rings)
         ring_all(m, m->next, o->has_disk);
+    else
+        bell_ring(&m->c.bells[PROC_STEWARD], &m->c.board->asleep_steward);
     m->next_token += n;
     m->next++;
     m->count_of.calls++;

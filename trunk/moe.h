@@ -35,7 +35,7 @@ struct moe_config {
     struct moe_told told;
     uint64_t first;                  /* number of the first call: 1, or where a dead executor's end */
     int rings;                       /* 1: wakes the owners of its calls, and the steward for items on disk;
-                                      * 0: the steward follows every call (executor in a worker) */
+                                      * 0: only the steward, which follows every call then (executor in a worker) */
     _Atomic uint64_t *disk_call;     /* rings: last call with items on disk: what the steward looks at */
     int shared;                      /* workers use our cores: yield while waiting */
 };

@@ -124,6 +124,9 @@ static int prepare(struct eval *v, struct err *e)
                        "%zu tokens and %u more do not fit into the context of %u; a larger -c is "
                        "needed",
                        v->n, v->flags.greedy, v->flags.n_ctx);
+    if (v->flags.dump && v->engine.cards)
+        return err_set(e, -ENOTSUP, "--dump reads the trunk's buffers, which are not here with --cards emu:1; "
+                                    "leave one of them out");
     if ((v->flags.logits && output_open(&v->logits, v->flags.logits, e)) ||
         (v->flags.dump && output_folder(v->flags.dump, e)) ||
         (v->engine.stats && output_open(&v->stats, v->engine.stats, e)))

@@ -20,6 +20,8 @@ static const char kv_choices[] = "f32|f16|bf16";
 _Static_assert(POLICY_HEAT == 0 && POLICY_LRU == 1 && POLICY_LFU == 2, "the choices are in this order");
 static const char policy_choices[] = "heat|lru|lfu";
 
+static const char cards_choices[] = "none|emu:1";
+
 #define AT(x) offsetof(struct engine_flags, x)
 const struct flag engine_flag_table[] = {
     {.name = "model",
@@ -72,6 +74,13 @@ const struct flag engine_flag_table[] = {
      .max = MAX_NODES,
      .shown = "the machine's NUMA nodes",
      .help = "expert workers, one a NUMA node; more than the machine has are simulated"},
+    {.name = "cards",
+     .arg = "WHICH",
+     .kind = FLAG_CHOICE,
+     .at = AT(cards),
+     .choices = cards_choices,
+     .help = "none, or emu:1: a worker process that stands for a card and computes the trunk with the CPU's "
+             "kernels; it may die and is replaced"},
     {.name = "batch",
      .arg = "N",
      .kind = FLAG_U32,
@@ -107,7 +116,7 @@ const struct flag engine_flag_table[] = {
     {.kind = 0},
 };
 const char engine_flags_notes[] =
-    "-t, --ram, --cache-policy, --nodes and --batch change speed and memory, never a bit of the result: the bytes "
+    "-t, --ram, --cache-policy, --nodes, --cards and --batch change speed and memory, never a bit of the result: the bytes "
     "depend "
     "on the model file, the tokens, --kv and the sampling settings alone.\n"
     "Sizes: 800M, 1.5G; K, M, G, T are powers of 1024.";
@@ -125,6 +134,7 @@ void engine_flags_options(const struct engine_flags *f, struct engine_options *o
     o->nodes = f->nodes;
     o->ram = f->ram;
     o->batch = f->batch;
+    o->cards = f->cards;
     o->policy = (enum policy_kind)f->policy;
     o->record_routes = f->record_routes;
     o->verbose = f->verbose;

@@ -12,7 +12,7 @@ struct engine_flags {
     uint32_t threads, nodes, batch;
     uint64_t ram;
     const char *record_routes;
-    int kv, policy, verbose, processes, verify;
+    int kv, policy, cards, verbose, processes, verify;
 };
 extern const struct flag engine_flag_table[];
 extern const char engine_flags_notes[]; /* for help */

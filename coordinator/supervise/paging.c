@@ -485,6 +485,9 @@ static int look(void *arg)
         return LOOK_FOUND;
     if (atomic_load_explicit(p->c.disk_call, memory_order_acquire) >= steward_cursor(p->steward))
         return LOOK_FOUND;
+    if (p->c.taken && atomic_load_explicit(call_word(p->c.geo, p->c.calls, steward_cursor(p->steward)),
+                                           memory_order_acquire) >= PUBLISHED(steward_cursor(p->steward)))
+        return LOOK_FOUND;
     if (p->c.heat && heat_keeper_wants(p->c.heat))
         return LOOK_FOUND;
     for (uint32_t n = 0; n < p->n_busy; n++)
@@ -647,7 +650,9 @@ int paging_start(const struct paging_config *c, struct paging **out, struct err 
                                 .bells = c->bells,
                                 .calls = c->calls,
                                 .amends = c->amends,
-                                .ring_calls = 0,
+                                .ring_calls = c->taken != NULL,
+                                .taken = c->taken,
+                                .arg = c->arg,
                                 .first = 1};
     int rc;
 

@@ -28,6 +28,10 @@ struct paging_config { /* borrowed until paging_stop */
     const struct pieces *pieces;
     const struct slab_plan *slabs;
     enum policy_kind policy;
+    /* The trunk's executor is a worker: it rings the steward alone, who rings the owners, and tells `taken`
+     * of every call. NULL: the executor is here and rings them itself. */
+    void (*taken)(void *arg, const struct call *c);
+    void *arg;
     struct uses *uses;      /* of the trunk's calls; NULL where every expert is resident */
     struct heat_keeper *heat; /* NULL: nothing is known from earlier runs, and nothing kept */
 };

@@ -1,0 +1,273 @@
+/* The truth is the token list: what a host has in its memory can be made again from it. */
+#define _GNU_SOURCE
+#include "coordinator/supervise/trunk_host.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "shm/bell.h"
+#include "shm/calls.h"
+
+#define TICK_MS 20       /* between two looks at the host's life while a step is open */
+#define STUCK_TICKS 250  /* without a beat: the host hangs. Our own ticks, so that a slow machine kills nobody */
+#define MOST_TRIES 5     /* of one step */
+
+struct trunk_host {
+    struct trunk_host_config c;
+    struct seg steps, answers, program;
+    struct worker w;
+    uint32_t outbox;      /* of the present host */
+    uint64_t record;      /* last one published */
+    uint64_t state;       /* version of the state that the host has */
+    uint32_t *token;      /* by position: the sequence so far, as the host's state has it */
+    uint32_t n;
+    struct step_token *replay;
+    uint32_t n_replay;    /* most of a pass */
+    uint64_t beat;
+    uint32_t silent;      /* ticks since the last beat */
+    _Atomic uint64_t now; /* record << 32 | its tokens */
+};
+
+static struct steps *steps_of(const struct trunk_host *h)
+{
+    return h->steps.base;
+}
+static struct answers *answers_of(const struct trunk_host *h)
+{
+    return h->answers.base;
+}
+
+static int start(struct trunk_host *h, uint64_t first, struct err *e)
+{
+    struct worker_seg s[80];
+    char text[CTL_TEXT];
+    size_t n = 0, at;
+    int rc;
+
+    for (; n < h->c.n_segs; n++)
+        s[n] = h->c.seg[n];
+    s[n++] = (struct worker_seg){&h->steps, 0};
+    s[n++] = (struct worker_seg){&h->answers, 1};
+    s[n++] = (struct worker_seg){&h->program, 0};
+    rc = spawn_worker("conclave-gpu", "card emu 0", h->outbox, s, n, &h->w, e);
+    if (rc)
+        return rc;
+    at = (size_t)snprintf(text, sizeof text, "threads=%u cpus=", h->c.threads);
+    for (uint32_t i = 0; i < h->c.threads && at < sizeof text; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%d", i ? "," : "", h->c.cpu[i]);
+    struct ctl_msg m = {.kind = CTL_START, .a = first, .b = h->record};
+    snprintf(m.text, sizeof m.text, "%s", text);
+    ctl_send(h->w.ctl, &m, -1); /* it has gone: its last words follow */
+    rc = spawn_wait_ready(&h->w, e);
+    if (rc) {
+        spawn_kill(&h->w);
+        return rc;
+    }
+    struct board_proc *p = &h->c.board->proc[h->outbox];
+    atomic_store(&p->pid, (uint32_t)h->w.pid);
+    atomic_store(&p->role, 3);
+    atomic_store(&p->alive, 1);
+    h->silent = 0;
+    return 0;
+}
+
+int trunk_host_open(const struct trunk_host_config *c, struct trunk_host **out, struct err *e)
+{
+    struct trunk_host *h = calloc(1, sizeof *h);
+    int rc;
+
+    if (!h)
+        return err_set(e, -ENOMEM, "no memory for the trunk's host");
+    *out = h;
+    h->c = *c;
+    h->w = (struct worker){.pidfd = -1, .ctl = -1};
+    h->steps.fd = h->answers.fd = h->program.fd = -1;
+    h->outbox = c->first_outbox;
+    h->n_replay = c->geo->step_tokens;
+    h->token = malloc((size_t)c->geo->n_ctx * sizeof *h->token);
+    h->replay = malloc(h->n_replay * sizeof *h->replay);
+    if (!h->token || !h->replay)
+        return err_set(e, -ENOMEM, "no memory for the list of %u tokens", c->geo->n_ctx);
+    if ((rc = seg_create(SEG_STEPS, 0, steps_bytes(c->geo), -1, &h->steps, e)) ||
+        (rc = seg_create(SEG_ANSWERS, 0, answers_bytes(c->geo), -1, &h->answers, e)) ||
+        (rc = seg_create(SEG_PROGRAM, 0, wire_bytes(c->prog), -1, &h->program, e)))
+        return rc;
+    wire_write(c->prog, c->at, c->kv, h->program.base);
+    return start(h, 1, e);
+}
+
+void trunk_host_close(struct trunk_host *h)
+{
+    if (!h)
+        return;
+    spawn_end(&h->w, 1);
+    seg_close(&h->steps);
+    seg_close(&h->answers);
+    seg_close(&h->program);
+    free(h->token);
+    free(h->replay);
+    free(h);
+}
+
+const struct worker *trunk_host_worker(const struct trunk_host *h)
+{
+    return &h->w;
+}
+const struct answers *trunk_host_answers(const struct trunk_host *h)
+{
+    return answers_of(h);
+}
+uint32_t trunk_host_tokens(const struct trunk_host *h, uint64_t *seq)
+{
+    uint64_t now = atomic_load_explicit(&h->now, memory_order_acquire);
+
+    *seq = now >> 32;
+    return (uint32_t)now;
+}
+
+/* ---- one record ---- */
+
+static int look(void *arg)
+{
+    struct trunk_host *h = arg;
+    struct answers *a = answers_of(h);
+
+    if (!step_answered(a, h->record))
+        return LOOK_NOTHING;
+    return atomic_load_explicit(&a->ringing, memory_order_acquire) & 1 ? LOOK_FOUND : LOOK_RUNG;
+}
+
+/* Its lines; *text: why it ends, if it said so. */
+static void hear(struct trunk_host *h, char *text, size_t n)
+{
+    struct ctl_msg m;
+    int fd;
+
+    while (h->w.ctl >= 0 && ctl_recv(h->w.ctl, &m, &fd, 0) > 0) {
+        if (fd >= 0)
+            close(fd);
+        if (m.kind == CTL_ERROR)
+            snprintf(text, n, ": %s", m.text);
+        if (m.kind == CTL_LOG && (m.a <= 1 || h->c.verbose))
+            fprintf(stderr, "conclave: %s: %s\n", h->w.name, m.text);
+    }
+}
+
+/* Reaps the host if it has died, or if it hangs. 1: it is gone, how says why. */
+static int gone(struct trunk_host *h, char *how, size_t n)
+{
+    uint64_t beat = atomic_load_explicit(&answers_of(h)->heartbeat, memory_order_relaxed);
+    int status, hangs;
+
+    h->silent = beat == h->beat ? h->silent + 1 : 0;
+    h->beat = beat;
+    hangs = h->silent > STUCK_TICKS;
+    if (hangs)
+        kill(h->w.pid, SIGKILL);
+    if (waitpid(h->w.pid, &status, hangs ? 0 : WNOHANG) != h->w.pid)
+        return 0;
+    if (hangs)
+        snprintf(how, n, "gave no sign of life and was killed");
+    else
+        spawn_how_it_ended(status, how, n);
+    return 1;
+}
+
+/* Waits for the record's answer. 0: it is there; 1: the host is reaped and no answer will come. */
+static int wait_answer(struct trunk_host *h, char *how, size_t n)
+{
+    uint32_t round = 0;
+
+    while (!step_answered(answers_of(h), h->record)) {
+        if (wait_round(&round, 1))
+            continue;
+        round = 0;
+        bell_sleep(&h->c.bells[PROC_MAIN], &h->c.board->asleep_main, look, h, TICK_MS);
+        if (!step_answered(answers_of(h), h->record) && gone(h, how, n))
+            return !step_answered(answers_of(h), h->record); /* once more, now that it is quiet */
+    }
+    return 0;
+}
+
+/* Publishes and waits. 0: answered, committed. */
+static int play(struct trunk_host *h, const struct step *s, char *how, size_t n)
+{
+    struct step_record r = {.seq = ++h->record,
+                            .state_in = h->state,
+                            .state_out = h->state + 1,
+                            .n_tokens = s->n_tokens,
+                            .n_out = s->n_out};
+
+    atomic_store_explicit(&h->now, r.seq << 32 | s->n_tokens, memory_order_release);
+    step_publish(h->c.geo, steps_of(h), &r, s->token, s->out);
+    bell_ring(&h->c.bells[PROC_TRUNK], &h->c.calls->asleep);
+    if (wait_answer(h, how, n))
+        return -1;
+    h->state++;
+    for (uint32_t i = 0; i < s->n_tokens; i++)
+        h->token[s->token[i].pos] = s->token[i].id;
+    return 0;
+}
+
+/* ---- a successor ---- */
+
+static int replay(struct trunk_host *h, char *how, size_t n)
+{
+    for (uint32_t at = 0; at < h->n;) {
+        uint32_t k = 0;
+        for (; k < h->n_replay && at < h->n; k++, at++)
+            h->replay[k] = (struct step_token){h->token[at], at, 0};
+        struct step s = {.n_tokens = k, .token = h->replay};
+        if (play(h, &s, how, n))
+            return -1;
+    }
+    return 0;
+}
+
+/* The host is reaped. Another one, with nothing in its memory. */
+static void succeed(struct trunk_host *h, const char *how)
+{
+    char text[CTL_TEXT + 8] = "";
+    int pid = (int)h->w.pid;
+    uint32_t open;
+    uint64_t first;
+    struct err e = {0};
+
+    hear(h, text, sizeof text);
+    atomic_store(&h->c.board->proc[h->outbox].alive, 0);
+    h->w.pid = 0;
+    spawn_kill(&h->w); /* its descriptors */
+    first = calls_bury(h->c.geo, h->c.calls, &open);
+    h->outbox++;
+    h->state = 0;
+    if (h->outbox >= PROC_MAIN)
+        watch_fatal(*h->c.watch, "card emu 0: no numbers are left for another host of the trunk");
+    if (start(h, first, &e))
+        watch_fatal(*h->c.watch, "card emu 0 (pid %d) %s%s; another cannot start: %s", pid, how, text, e.msg);
+    fprintf(stderr,
+            "conclave: card emu 0 (pid %d) %s%s; %u open call%s retired, pid %d goes on with call %llu, %u "
+            "tokens are played again\n",
+            pid, how, text, open, open == 1 ? "" : "s", (int)h->w.pid, (unsigned long long)first, h->n);
+}
+
+const float *trunk_host_step(struct trunk_host *h, const struct step *s)
+{
+    char how[80] = "ended", text[8];
+    int tries = 0;
+
+    hear(h, text, sizeof text);
+    h->n = s->token[0].pos; /* what the state must hold: later positions are written again */
+    while (play(h, s, how, sizeof how)) {
+        do {
+            if (++tries == MOST_TRIES)
+                watch_fatal(*h->c.watch, "card emu 0 %s; a step failed %d times, the run ends", how, tries);
+            succeed(h, how);
+        } while (replay(h, how, sizeof how));
+    }
+    return answer_logits(answers_of(h));
+}

@@ -1,0 +1,226 @@
+/* No architecture is known here: what comes is a list of operations (trunk/wire.h), and numbers. Nothing
+ * is kept that the coordinator could not give to another process. */
+#include "gpu-worker/host.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "shm/bell.h"
+#include "shm/steps.h"
+#include "trunk/exec.h"
+#include "trunk/moe.h"
+#include "trunk/wire.h"
+
+struct host {
+    const struct child *c;
+    struct err *e;
+    struct geometry g;
+    struct board *board;
+    struct bell *bells;
+    struct calls *calls;
+    struct steps *steps;
+    struct answers *answers;
+    struct outbox *box[MAX_PROCS];
+    struct program *prog;
+    struct weight_at *at;
+    struct weights weights;
+    struct moe *moe;
+    struct exec *exec;
+    uint64_t behind, state; /* last record; the state's version */
+    struct step_token *token;
+    uint32_t *out;
+    uint64_t n_tokens, step_ns, sleeps, net_finds;
+    _Atomic int quit;
+};
+
+/* The segment's payload, refused if it is missing or smaller than need. *bytes may be NULL. */
+static void *take(const struct child *c, enum seg_role role, uint32_t index, uint64_t need, uint64_t *bytes,
+                  struct err *e)
+{
+    for (size_t i = 0; i < c->n_segs; i++) {
+        const struct seg *s = &c->seg[i];
+        if (s->role != role || s->index != index)
+            continue;
+        if (bytes)
+            *bytes = s->bytes;
+        if (s->bytes >= need)
+            return s->base;
+        err_set(e, -EPROTO, "segment %s.%u holds %llu bytes, wanted %llu", seg_role_name(role), index,
+                (unsigned long long)s->bytes, (unsigned long long)need);
+        return NULL;
+    }
+    err_set(e, -EPROTO, "segment %s.%u was not passed on", seg_role_name(role), index);
+    return NULL;
+}
+
+static int open_executor(struct host *h, const struct moe_config *mc, const uint8_t *trunk, struct err *e)
+{
+    struct exec_config xc = {.max_tokens = h->g.step_tokens, .max_out = h->g.step_out, .n_ctx = h->g.n_ctx,
+                             .n_seqs = 1};
+    uint64_t image_bytes, trunk_bytes;
+    const uint8_t *image = take(h->c, SEG_PROGRAM, 0, 1, &image_bytes, e);
+    int rc;
+
+    if (!image || !take(h->c, SEG_TRUNK, 0, 0, &trunk_bytes, e))
+        return e->code;
+    if ((rc = wire_read(image, image_bytes, trunk_bytes, &h->g, &h->prog, &h->at, &xc.kv, e)) ||
+        (rc = weights_open(h->prog, trunk, h->at, &h->weights, e)) || (rc = moe_open(mc, &h->moe, e)))
+        return rc;
+    xc.prog = h->prog;
+    xc.weight = h->weights.at;
+    xc.moe = h->moe;
+    return exec_open(&xc, &h->exec, e);
+}
+
+int host_open(const struct child *c, uint64_t first, uint64_t behind, struct host **out, struct err *e)
+{
+    struct host *h = calloc(1, sizeof *h);
+    struct moe_config mc = {.first = first, .rings = 0, .shared = 1};
+    const uint8_t *trunk;
+
+    if (!h)
+        return err_set(e, -ENOMEM, "no memory");
+    *out = h;
+    h->c = c;
+    h->e = e;
+    h->behind = behind;
+    if (!(h->board = take(c, SEG_BOARD, 0, sizeof *h->board, NULL, e)))
+        return e->code;
+    h->g = h->board->geo;
+    if (!(h->bells = take(c, SEG_BELLS, 0, MAX_PROCS * sizeof(struct bell), NULL, e)) ||
+        !(h->calls = take(c, SEG_CALLS, 0, calls_bytes(&h->g), NULL, e)) ||
+        !(h->steps = take(c, SEG_STEPS, 0, steps_bytes(&h->g), NULL, e)) ||
+        !(h->answers = take(c, SEG_ANSWERS, 0, answers_bytes(&h->g), NULL, e)) ||
+        !(mc.acts = take(c, SEG_ACTS, 0, CALLS_IN_FLIGHT * h->g.acts_half, NULL, e)) ||
+        !(mc.amends = take(c, SEG_AMENDS, 0, amends_bytes(&h->g), NULL, e)) ||
+        !(mc.tables = take(c, SEG_TABLES, 0, sizeof(struct tables), NULL, e)) ||
+        !(trunk = take(c, SEG_TRUNK, 0, 1, NULL, e)))
+        return e->code;
+    for (size_t i = 0; i < c->n_segs; i++)
+        if (c->seg[i].role == SEG_OUTBOX && c->seg[i].index < MAX_PROCS &&
+            !(h->box[c->seg[i].index] = take(c, SEG_OUTBOX, c->seg[i].index, outbox_bytes(&h->g), NULL, e)))
+            return e->code;
+    for (uint32_t k = 0; k < h->g.n_nodes; k++) { /* a node's worker: its outbox carries the node's number */
+        mc.owner[k] = PROC_FIRST_WORKER + k;
+        if (!h->box[mc.owner[k]])
+            return err_set(e, -EPROTO, "node %u has no outbox", k);
+    }
+    mc.geo = &h->g;
+    mc.board = h->board;
+    mc.calls = h->calls;
+    mc.bells = h->bells;
+    mc.outbox = h->box;
+    h->token = calloc(h->g.step_tokens, sizeof *h->token);
+    h->out = calloc(h->g.step_out, sizeof *h->out);
+    if (!h->token || !h->out)
+        return err_set(e, -ENOMEM, "no memory for a step of %u tokens", h->g.step_tokens);
+    return open_executor(h, &mc, trunk, e);
+}
+
+void host_close(struct host *h)
+{
+    if (!h)
+        return;
+    exec_close(h->exec);
+    moe_close(h->moe);
+    weights_close(&h->weights);
+    program_free(h->prog);
+    free(h->at);
+    free(h->token);
+    free(h->out);
+    free(h);
+}
+
+void host_quit(struct host *h)
+{
+    atomic_store_explicit(&h->quit, 1, memory_order_release);
+    bell_wake(&h->bells[PROC_TRUNK]);
+}
+void host_beat(struct host *h)
+{
+    atomic_fetch_add_explicit(&h->answers->heartbeat, 1, memory_order_relaxed);
+}
+
+/* ---- steps ---- */
+
+static int quits(const struct host *h)
+{
+    return atomic_load_explicit(&h->quit, memory_order_acquire);
+}
+static int look(void *arg)
+{
+    struct host *h = arg;
+
+    return quits(h) || step_there(h->steps, h->behind) ? LOOK_FOUND : LOOK_NOTHING;
+}
+
+static void tell(struct host *h)
+{
+    struct answer_counters *a = &h->answers->count;
+    const struct moe_counters *m = moe_counters(h->moe);
+    const struct {
+        _Atomic uint64_t *to;
+        uint64_t value;
+    } all[] = {{&a->steps, exec_steps(h->exec)}, {&a->tokens, h->n_tokens}, {&a->calls, m->calls},
+               {&a->items, m->items}, {&a->disk_items, m->disk_items}, {&a->step_ns, h->step_ns},
+               {&a->call_ns, m->call_ns}, {&a->wait_ns, m->wait_ns}, {&a->sleeps, m->sleeps + h->sleeps},
+               {&a->net_finds, m->net_finds + h->net_finds}};
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        atomic_store_explicit(all[i].to, all[i].value, memory_order_relaxed);
+}
+
+static void answer(struct host *h, const struct step_record *r, const float *logits)
+{
+    if (r->n_out)
+        memcpy(answer_logits(h->answers), logits, (size_t)r->n_out * h->g.n_vocab * sizeof *logits);
+    tell(h);
+    atomic_fetch_add_explicit(&h->answers->ringing, 1, memory_order_release);
+    step_answer(h->answers, r->seq);
+    bell_ring(&h->bells[PROC_MAIN], &h->board->asleep_main);
+    atomic_fetch_add_explicit(&h->answers->ringing, 1, memory_order_release);
+}
+
+static int work(struct host *h, struct team *t)
+{
+    struct step_record r;
+    uint64_t start = now_ns();
+    int rc = step_take(&h->g, h->steps, h->behind, &r, h->token, h->out, h->e);
+
+    if (rc <= 0)
+        return rc;
+    h->behind = r.seq;
+    if (r.state_in != h->state)
+        return err_set(h->e, -EPROTO, "step %llu begins with state %llu, here is %llu",
+                       (unsigned long long)r.seq, (unsigned long long)r.state_in,
+                       (unsigned long long)h->state);
+    struct step s = {.n_tokens = r.n_tokens, .n_out = r.n_out, .token = h->token, .out = h->out};
+    const float *logits = exec_step(h->exec, t, &s);
+    h->state = r.state_out;
+    h->n_tokens += r.n_tokens;
+    h->step_ns += now_ns() - start;
+    answer(h, &r, logits);
+    return 1;
+}
+
+int host_lead(void *arg, struct team *t)
+{
+    struct host *h = arg;
+    uint32_t round = 0;
+
+    ctl_sendf(h->c->ctl, CTL_READY, 0, "%d threads", team_size(t));
+    while (!quits(h)) {
+        int rc = work(h, t);
+        if (rc < 0)
+            return rc;
+        if (rc) {
+            round = 0;
+        } else if (!wait_round(&round, team_shared(t))) {
+            h->sleeps++;
+            if (bell_sleep(&h->bells[PROC_TRUNK], &h->calls->asleep, look, h, 0) == BELL_NET)
+                h->net_finds++;
+            round = 0;
+        }
+    }
+    return 0;
+}

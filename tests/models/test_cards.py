@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""The trunk in another process (--cards emu:1): the logits' bytes of the run without cards for every
+golden model and the demo model, at every batch shape; and a trunk's host that is killed in the middle of
+an answer, many times: the same text, a successor each time, nothing left behind."""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, "tests/lib")
+from conclave import DEMO, Checks, Eval, build_folder, cases  # noqa: E402
+
+NAMES = ["tiny/olmoe", "tiny/qwen3moe", "models/olmoe-q8_0", "models/qwen3moe-q4_k_m", "models/qwen3moe-iq"]
+MODEL = DEMO + "/story-moe-q4_k_m.gguf"
+KILLS = 20
+TOKENS = 100
+
+
+def prompts():
+    for name, model, _, prompt in cases(NAMES):
+        if prompt["name"] != "short":
+            yield name, model, prompt["tokens"]
+    with open(DEMO + "/ref/story-moe.json") as f:
+        yield "story-moe", MODEL, json.load(f)["prompts"][-1]["tokens"]
+
+
+def same_bytes(check):
+    for name, model, tokens in prompts():
+        base = Eval(model, tokens)
+        check(base.ok, "%s: %s" % (name, base.error()))
+        for args in (("--batch", 1), ("--batch", 7, "--nodes", 2), ("--batch", len(tokens), "-t", 1),
+                     ("--batch", 3, "--ram", base.stats["slab_bytes_one"] * 4)):
+            r = Eval(model, tokens, "--cards", "emu:1", *args)
+            what = "%s --cards emu:1 %s" % (name, " ".join(map(str, args)))
+            if check(r.ok, "%s: %s" % (what, r.error())):
+                check(r.logits == base.logits, "%s: other bytes" % what)
+                check(r.stats["calls"] > 0 if "calls" in r.stats else True, "%s: no calls" % what)
+
+
+def host_of(pid):
+    """The present host's pid: the child of pid whose program is conclave-gpu; 0: none now."""
+    try:
+        with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
+            children = f.read().split()
+    except OSError:
+        return 0
+    for c in children:
+        try:
+            if os.readlink("/proc/%s/exe" % c).endswith("/conclave-gpu"):
+                return int(c)
+        except OSError:
+            pass
+    return 0
+
+
+def run(cards):
+    command = [build_folder() + "/bin/conclave", "run", "-m", MODEL, "-p", "Once upon a time", "-n", str(TOKENS),
+               "--temp", "0"] + (["--cards", cards] if cards else [])
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                            bufsize=0)
+
+
+def killed(check, quiet):
+    opened = retired = deaths = runs = 0
+    while deaths < KILLS and runs < 3 * KILLS:
+        runs += 1
+        p = run("emu:1")
+        first = p.stdout.read(1)  # the answer has begun: from now on steps follow each other
+        time.sleep(0.0007 * runs)
+        pid = host_of(p.pid)
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+        out, err = p.communicate(timeout=120)
+        text = err.decode(errors="replace")
+        lines = re.findall(r"was killed by signal 9.*; (\d+) open calls? retired, pid \d+ goes on", text)
+        check(p.returncode == 0, "killed %d: status %d: %s" % (runs, p.returncode, text[-300:]))
+        check(first + out == quiet, "killed %d: another text" % runs)
+        deaths += len(lines)
+        opened += sum(int(n) > 0 for n in lines)
+        retired += sum(map(int, lines))
+    check(deaths >= KILLS, "only %d hosts died in a step, in %d runs" % (deaths, runs))
+    check(opened > 0, "no host of %d died with a call open" % deaths)
+    print("%d hosts killed, %d with calls open, %d calls retired" % (deaths, opened, retired))
+
+
+def stopped(check, quiet):
+    """One that hangs gives no sign of life and is replaced."""
+    p = run("emu:1")
+    first = p.stdout.read(1)
+    pid = host_of(p.pid)
+    if check(pid, "there is no host"):
+        os.kill(pid, signal.SIGSTOP)
+    out, err = p.communicate(timeout=120)
+    check(p.returncode == 0 and first + out == quiet, "a stopped host: another text")
+    check(b"gave no sign of life" in err, "a stopped host: %s" % err[-300:])
+
+
+check = Checks()
+same_bytes(check)
+p = run(None)
+text = p.communicate(timeout=120)[0]
+check(p.returncode == 0, "the quiet run failed")
+killed(check, text)
+stopped(check, text)
+check.end()

@@ -1,0 +1,248 @@
+/* The image: a head, then the program's arrays as they are. Both sides are of one build (spawn.c), so the
+ * structures need no other form. */
+#include "trunk/wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/type/type.h"
+#include "shm/size.h"
+
+#define WIRE_MAGIC 0x474f5250434e4f43ull /* "CONCPROG" */
+#define MOST 1000000u                    /* of operations, buffers, weights, states */
+#define MOST_VALUES (1u << 26)           /* of a buffer's row */
+#define MOST_GROUP 256u                  /* query heads of a kv head (run_cpu.c) */
+
+struct wire_head {
+    uint64_t magic, bytes;
+    uint32_t n_ops, n_buffers, n_weights, n_states;
+    uint32_t n_embd, n_vocab, top_k, n_rot, logits, kv;
+    double rope_base;
+};
+
+uint64_t wire_bytes(const struct program *p)
+{
+    return sizeof(struct wire_head) + (uint64_t)p->n_ops * sizeof *p->op +
+           (uint64_t)p->n_buffers * sizeof *p->buffer + (uint64_t)p->n_states * sizeof *p->state +
+           (uint64_t)p->n_weights * (sizeof *p->weight + sizeof(struct weight_at));
+}
+
+static uint8_t *put(uint8_t *to, const void *from, uint64_t bytes)
+{
+    memcpy(to, from, bytes);
+    return to + bytes;
+}
+
+void wire_write(const struct program *p, const struct weight_at *at, enum kv_type kv, uint8_t *out)
+{
+    struct wire_head h = {WIRE_MAGIC, wire_bytes(p), p->n_ops, p->n_buffers, p->n_weights, p->n_states,
+                          p->n_embd, p->n_vocab, p->top_k, p->n_rot, p->logits, (uint32_t)kv, p->rope_base};
+
+    out = put(out, &h, sizeof h);
+    out = put(out, p->weight, (uint64_t)p->n_weights * sizeof *p->weight); /* 8-byte fields first */
+    out = put(out, at, (uint64_t)p->n_weights * sizeof *at);
+    out = put(out, p->op, (uint64_t)p->n_ops * sizeof *p->op);
+    out = put(out, p->buffer, (uint64_t)p->n_buffers * sizeof *p->buffer);
+    put(out, p->state, (uint64_t)p->n_states * sizeof *p->state);
+}
+
+/* ---- checking ---- */
+
+struct check {
+    const struct program *p;
+    const struct geometry *g;
+    uint32_t used; /* of the open call of experts; 0: none */
+};
+
+static uint32_t rows_kind(const struct program *p, uint32_t buf)
+{
+    return p->buffer[buf].rows;
+}
+/* a buffer of at least n values a row, token rows or output rows */
+static int has(const struct program *p, uint32_t buf, uint64_t n, uint32_t rows)
+{
+    return buf < p->n_buffers && p->buffer[buf].width >= n && rows_kind(p, buf) == rows;
+}
+static int is_vector(const struct program *p, uint32_t w, uint64_t n)
+{
+    return w < p->n_weights && p->weight[w].rows == 1 && p->weight[w].cols >= n;
+}
+
+static int good_matmul(const struct program *p, const struct op *o)
+{
+    const struct prog_weight *w = o->w < p->n_weights ? &p->weight[o->w] : NULL;
+    const struct prog_buffer *in = o->in[0] < p->n_buffers ? &p->buffer[o->in[0]] : NULL;
+
+    return w && in && in->width == w->cols && has(p, o->out, w->rows, in->rows) &&
+           o->n[0] == (uint32_t)type_info(w->type)->act && (o->n[0] == ACT_F32 || in->forms >> o->n[0] & 1) &&
+           (w->scale == PROG_NONE || is_vector(p, w->scale, 1)) &&
+           (w->bias == PROG_NONE || is_vector(p, w->bias, w->rows));
+}
+
+static int good_attention(const struct program *p, const struct op *o)
+{
+    const struct prog_state *s = o->state < p->n_states ? &p->state[o->state] : NULL;
+    uint64_t values = (uint64_t)o->n[0] * o->n[2];
+
+    return s && o->n[1] && o->n[0] && o->n[0] % o->n[1] == 0 && o->n[0] / o->n[1] <= MOST_GROUP &&
+           s->head_values == o->n[2] && s->k_width == (uint64_t)o->n[1] * o->n[2] &&
+           has(p, o->in[0], values, 0) && has(p, o->out, values, 0);
+}
+
+static int good_op(struct check *c, const struct op *o)
+{
+    const struct program *p = c->p;
+
+    switch ((enum op_kind)o->kind) {
+    case OP_EMBED:
+        return o->w < p->n_weights && p->weight[o->w].rows >= c->g->n_vocab &&
+               has(p, o->out, p->weight[o->w].cols, 0);
+    case OP_PREPARE:
+        return o->in[0] < p->n_buffers && o->n[0] <= ACT_A256 &&
+               (o->n[0] == ACT_F32 || p->buffer[o->in[0]].forms >> o->n[0] & 1);
+    case OP_MATMUL:
+        return good_matmul(p, o);
+    case OP_RMS_NORM:
+        return o->in[0] < p->n_buffers && o->n[0] && o->n[1] <= MOST_VALUES &&
+               has(p, o->in[0], (uint64_t)o->n[0] * o->n[1], rows_kind(p, o->in[0])) &&
+               has(p, o->out, (uint64_t)o->n[0] * o->n[1], rows_kind(p, o->in[0])) &&
+               is_vector(p, o->w, o->n[0]);
+    case OP_ROPE:
+        return o->n[0] <= MOST_VALUES && has(p, o->out, (uint64_t)o->n[0] * o->n[1], 0) &&
+               o->n[2] <= o->n[1] && o->n[2] <= p->n_rot;
+    case OP_KV_APPEND:
+        return o->state < p->n_states && has(p, o->in[0], p->state[o->state].k_width, 0) &&
+               has(p, o->in[1], p->state[o->state].v_width, 0);
+    case OP_ATTENTION:
+        return good_attention(p, o);
+    case OP_ADD:
+        return o->out < p->n_buffers && has(p, o->in[0], p->buffer[o->out].width, rows_kind(p, o->out));
+    case OP_ROUTER:
+        return o->n[0] <= c->g->n_experts && o->n[1] && o->n[1] <= o->n[0] && o->n[1] <= c->g->top_k &&
+               has(p, o->in[0], o->n[0], 0) && has(p, o->out, o->n[0], 0) && has(p, o->n[3], o->n[1], 0) &&
+               has(p, o->n[4], o->n[1], 0);
+    case OP_MOE_CALL: /* ids and weights are packed rows of n[1] */
+        if (c->used || o->n[0] >= c->g->n_layers || !o->n[1] || o->n[1] > c->g->top_k ||
+            !has(p, o->in[0], c->g->n_embd, 0) || p->buffer[o->in[0]].width != c->g->n_embd ||
+            !has(p, o->in[1], o->n[1], 0) || p->buffer[o->in[1]].width != o->n[1])
+            return 0;
+        c->used = o->n[1];
+        return 1;
+    case OP_MOE_SUM:
+        if (!c->used || !has(p, o->in[1], c->used, 0) || p->buffer[o->in[1]].width != c->used ||
+            !has(p, o->out, c->g->n_embd, 0) || p->buffer[o->out].width != c->g->n_embd)
+            return 0;
+        c->used = 0;
+        return 1;
+    case OP_PICK:
+        return o->out < p->n_buffers && has(p, o->out, 1, 1) && has(p, o->in[0], p->buffer[o->out].width, 0);
+    case OP_KINDS:
+        break;
+    }
+    return 0;
+}
+
+static int check_weight(const struct prog_weight *w, const struct weight_at *at, uint32_t i,
+                        uint64_t trunk_bytes, struct err *e)
+{
+    const struct type_info *t = type_info(w->type);
+    uint64_t row, all;
+
+    if (!t || !t->built || !w->rows || !w->cols || type_row_bytes(w->type, w->cols, &row) ||
+        row != w->row_bytes || u64_mul(row, w->rows, &all) || u64_add(all, at->off, &all) ||
+        all > trunk_bytes || at->vector > 1 || (at->vector && w->rows != 1) ||
+        (w->type == W_F32 && at->off % sizeof(float)))
+        return err_set(e, -EPROTO, "program: weight %u: (%u, %u) of type %u at %llu does not lie in the trunk",
+                       i, w->rows, w->cols, w->type, (unsigned long long)at->off);
+    return 0;
+}
+
+static int check_all(const struct program *p, const struct weight_at *at, uint64_t trunk_bytes,
+                     const struct geometry *g, struct err *e)
+{
+    struct check c = {p, g, 0};
+    int rc;
+
+    for (uint32_t i = 0; i < p->n_weights; i++)
+        if ((rc = check_weight(&p->weight[i], &at[i], i, trunk_bytes, e)))
+            return rc;
+    for (uint32_t i = 0; i < p->n_buffers; i++) {
+        const struct prog_buffer *b = &p->buffer[i];
+        if (!b->width || b->width > MOST_VALUES || b->type > BUF_I32 || b->rows > 1 || b->forms >> 3 ||
+            ((b->forms >> ACT_A32 & 1) && b->width % 32) || ((b->forms >> ACT_A256 & 1) && b->width % 256))
+            return err_set(e, -EPROTO, "program: buffer %u: %u values, type %u, rows %u, forms %u", i,
+                           b->width, b->type, b->rows, b->forms);
+    }
+    for (uint32_t i = 0; i < p->n_states; i++) {
+        const struct prog_state *s = &p->state[i];
+        if (!s->head_values || s->k_width > MOST_VALUES || s->k_width != s->v_width || !s->k_width ||
+            s->k_width % s->head_values)
+            return err_set(e, -EPROTO, "program: state %u: keys %u, values %u, head %u", i, s->k_width,
+                           s->v_width, s->head_values);
+    }
+    for (uint32_t i = 0; i < p->n_ops; i++)
+        if (p->op[i].kind >= OP_KINDS || p->op[i].name[PROG_NAME - 1] || !good_op(&c, &p->op[i]))
+            return err_set(e, -EPROTO, "program: operation %u (%s) makes no sense", i,
+                           op_name((enum op_kind)p->op[i].kind));
+    if (c.used || p->n_embd != g->n_embd || p->n_vocab != g->n_vocab || p->top_k > g->top_k ||
+        p->n_rot > MOST_VALUES || !has(p, p->logits, p->n_vocab, 1) || p->buffer[p->logits].width != p->n_vocab)
+        return err_set(e, -EPROTO, "program: its answer is buffer %u of %u values", p->logits, p->n_vocab);
+    return 0;
+}
+
+/* A copy of the next n entries. */
+static void *take(const uint8_t **at, uint64_t n, size_t size)
+{
+    void *p = malloc(n * size + 1);
+
+    if (p)
+        memcpy(p, *at, n * size);
+    *at += n * size;
+    return p;
+}
+
+int wire_read(const uint8_t *image, uint64_t bytes, uint64_t trunk_bytes, const struct geometry *g,
+              struct program **out, struct weight_at **at_out, enum kv_type *kv, struct err *e)
+{
+    struct program *p = NULL;
+    struct weight_at *at = NULL;
+    struct wire_head h;
+    const uint8_t *from = image + sizeof h;
+    int rc;
+
+    if (bytes < sizeof h)
+        return err_set(e, -EPROTO, "program: %llu bytes are too few", (unsigned long long)bytes);
+    memcpy(&h, image, sizeof h);
+    p = calloc(1, sizeof *p);
+    if (!p)
+        return err_set(e, -ENOMEM, "no memory for the program");
+    *p = (struct program){.n_ops = h.n_ops, .n_buffers = h.n_buffers, .n_weights = h.n_weights,
+                          .n_states = h.n_states, .n_embd = h.n_embd, .n_vocab = h.n_vocab,
+                          .top_k = h.top_k, .n_rot = h.n_rot, .logits = h.logits, .rope_base = h.rope_base};
+    if (h.magic != WIRE_MAGIC || h.n_ops > MOST || h.n_buffers > MOST || h.n_weights > MOST ||
+        h.n_states > MOST || h.kv > KV_BF16 || h.bytes != wire_bytes(p) || h.bytes > bytes) {
+        rc = err_set(e, -EPROTO, "program: its head makes no sense (%u operations, %llu bytes)", h.n_ops,
+                     (unsigned long long)h.bytes);
+        goto failed;
+    }
+    p->weight = take(&from, h.n_weights, sizeof *p->weight);
+    at = take(&from, h.n_weights, sizeof *at);
+    p->op = take(&from, h.n_ops, sizeof *p->op);
+    p->buffer = take(&from, h.n_buffers, sizeof *p->buffer);
+    p->state = take(&from, h.n_states, sizeof *p->state);
+    if (!p->weight || !at || !p->op || !p->buffer || !p->state) {
+        rc = err_set(e, -ENOMEM, "no memory for the program");
+        goto failed;
+    }
+    rc = check_all(p, at, trunk_bytes, g, e);
+    if (rc)
+        goto failed;
+    *out = p;
+    *at_out = at;
+    *kv = (enum kv_type)h.kv;
+    return 0;
+failed:
+    program_free(p);
+    free(at);
+    return rc;
+}
