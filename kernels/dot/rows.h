@@ -69,12 +69,13 @@ static inline void block_set_scale(uint32_t type, uint8_t *b, uint16_t bits, uin
 /* ---- rows and vectors of rule 36 ---- */
 
 enum row_kind { RANDOM, CLEAN, ONES, HIGH_BITS, NIBBLES, ZEROS, SCALES, CANCEL, ROW_KINDS };
-enum vec_kind { GAUSS, FLAT, SCALED, HOLES, BROKEN, OPPOSED, VEC_KINDS };
+enum vec_kind { GAUSS, FLAT, EQUAL, SCALED, HOLES, BROKEN, OPPOSED, VEC_KINDS };
 
 static inline uint16_t nasty_f16(struct rng *g)
 {
-    static const uint16_t v[] = {0, 0x8000, 1, 0x8001, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E01};
-    return v[rng_u32(g) % 9];
+    static const uint16_t v[] = {0,      0x8000, 1,      0x8001, 0x03FF, 0x7BFF,
+                                 0xFBFF, 0x7C00, 0xFC00, 0x7E01, 0x7D55};
+    return v[rng_u32(g) % 11];
 }
 static inline uint32_t nasty_f32(struct rng *g)
 {
@@ -134,9 +135,10 @@ static inline void make_row(struct rng *g, uint32_t type, uint8_t *row, size_t n
 static inline void make_vector(struct rng *g, float *x, size_t n, int kind)
 {
     float scale = kind == SCALED ? ldexpf(1, (int)(rng_u32(g) % 250) - 125) : 1;
+    float same = rng_u32(g) & 1 ? 1.0f : -1.0f; /* every q 127, or every -127: the largest sums */
 
     for (size_t i = 0; i < n; i++) {
-        x[i] = kind == FLAT ? (rng_u32(g) & 1 ? 1.0f : -1.0f) : rng_gauss(g) * scale;
+        x[i] = kind == EQUAL ? same : kind == FLAT ? (rng_u32(g) & 1 ? 1.0f : -1.0f) : rng_gauss(g) * scale;
         if (kind == HOLES && i / 32 % 3 == 1)
             x[i] = 0;
         if (kind == OPPOSED && i >= n - n / 2)

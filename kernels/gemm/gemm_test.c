@@ -13,58 +13,6 @@
 
 /* POOL different vectors; calls take MOST of them, repeated */
 enum { ROWS = 67, POOL = 11, MOST = 600 };
-enum row_kind { RANDOM, CLEAN, ONES, HIGH_BITS, NIBBLES, ZEROS, SCALES, CANCEL, ROW_KINDS };
-enum vec_kind { GAUSS, FLAT, EQUAL, SCALED, HOLES, BROKEN, OPPOSED, VEC_KINDS };
-
-static const uint16_t nasty_f16[] = {0,      0x8000, 1,      0x8001, 0x03FF, 0x7BFF,
-                                     0xFBFF, 0x7C00, 0xFC00, 0x7E01, 0x7D55};
-static const uint32_t nasty_f32[] = {0,          0x80000000, 1,          0x80000001, 0x7F7FFFFF,
-                                     0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7FC12345, 0xFFFFFFFF};
-
-static uint16_t pick16(struct rng *g)
-{
-    return nasty_f16[rng_u32(g) % (sizeof nasty_f16 / sizeof *nasty_f16)];
-}
-
-static void make_row(struct rng *g, uint32_t type, uint8_t *row, size_t n, int kind)
-{
-    static const uint8_t fill[ROW_KINDS] = {[ONES] = 0xFF, [HIGH_BITS] = 0x80, [NIBBLES] = 0x88};
-    const struct type_info *t = type_info(type);
-    size_t blocks = n / t->block_values, half = blocks / 2;
-    int random = kind == RANDOM || kind == CLEAN || kind == SCALES || kind == CANCEL;
-
-    for (size_t b = 0; b < blocks; b++) {
-        uint8_t *at = row + b * t->block_bytes;
-
-        for (size_t i = 0; i < t->block_bytes; i++)
-            at[i] = random ? (uint8_t)rng_u32(g) : fill[kind];
-        if (kind == SCALES)
-            block_set_scale(type, at, pick16(g), pick16(g));
-        else if (kind != RANDOM && kind != ONES) /* 2^-12 .. 2^-5, the second of either sign */
-            block_set_scale(type, at, (uint16_t)(0x0C00 + rng_u32(g) % 0x1C00),
-                            (uint16_t)((rng_u32(g) & 0x8000) | (0x0C00 + rng_u32(g) % 0x1C00)));
-        if (kind == CANCEL && b >= blocks - half) /* the first half again; see OPPOSED */
-            memcpy(at, row + (b - (blocks - half)) * t->block_bytes, t->block_bytes);
-    }
-}
-
-static void make_vector(struct rng *g, float *x, size_t n, int kind)
-{
-    float scale = kind == SCALED ? ldexpf(1, (int)(rng_u32(g) % 250) - 125) : 1;
-    float same = rng_u32(g) & 1 ? 1.0f : -1.0f; /* every q 127, or every -127: the largest sums */
-
-    for (size_t i = 0; i < n; i++) {
-        x[i] = kind == FLAT ? (rng_u32(g) & 1 ? 1.0f : -1.0f) : rng_gauss(g) * scale;
-        if (kind == EQUAL)
-            x[i] = same;
-        if (kind == HOLES && i / 32 % 3 == 1)
-            x[i] = 0;
-        if (kind == OPPOSED && i >= n - n / 2)
-            x[i] = -x[i - (n - n / 2)];
-    }
-    if (kind == BROKEN)
-        x[rng_u32(g) % n] = f32_from_bits(nasty_f32[rng_u32(g) % 10]);
-}
 
 struct fixture {
     uint32_t type;
