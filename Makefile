@@ -64,7 +64,8 @@ GPUW := $(filter gpu-worker/%,$(LIBSRC))
 PAGER := $(filter pager/%,$(LIBSRC))
 obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 
-PROGS := $(B)/bin/conclave $(B)/bin/conclave-cpu $(B)/bin/conclave-gpu $(B)/bin/conclave-pager
+PROGS := $(B)/bin/conclave $(B)/bin/conclave-cpu $(B)/bin/conclave-gpu \
+	$(B)/bin/conclave-pager
 TESTS := $(patsubst %.c,$(B)/test/%,$(call pick,%_test.c))
 BENCHES := $(patsubst %.c,$(B)/bench/%,$(call pick,%_bench.c))
 FUZZERS := $(patsubst %.c,$(B)/fuzz/%,$(call pick,%_fuzz.c))
@@ -99,7 +100,7 @@ $(B)/obj/%.o: %.c
 ifneq ($(PROGS),)
 $(B)/bin/conclave: $(call obj,coordinator/main.c $(COORD) $(TRUNK) $(SHM) $(KERNELS))
 $(B)/bin/conclave-cpu: $(call obj,cpu-worker/main.c $(CPUW) $(SHM) $(KERNELS))
-$(B)/bin/conclave-gpu: $(call obj,gpu-worker/main.c $(GPUW) $(TRUNK) $(SHM) $(KERNELS))
+$(B)/bin/conclave-gpu: $(call obj,gpu-worker/main.c $(GPUW) $(CPUW) $(TRUNK) $(SHM) $(KERNELS))
 $(B)/bin/conclave-pager: $(call obj,pager/main.c $(PAGER) $(SHM))
 $(PROGS):
 	@mkdir -p $(@D)

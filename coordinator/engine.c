@@ -25,8 +25,9 @@
 #include "trunk/exec.h"
 #include "trunk/moe.h"
 
-#define PAGER_SLOT (PROC_FIRST_WORKER + MAX_NODES)
-#define N_WORKERS_MAX (MAX_NODES + 1)
+#define PAGER_SLOT PROC_PAGER
+#define N_WORKERS_MAX (1 + MAX_NODES + MAX_CARDS)
+#define CARD_ROOM (256ull << 20) /* at most what an emulated card's worker takes beside its pool */
 
 struct engine {
     const struct engine_options *o;
@@ -35,6 +36,9 @@ struct engine {
     struct machine machine;
     struct memory memory;
     struct plan plan;
+    struct card_plan cards;
+    uint8_t *card_size_of; /* by layer */
+    struct card_channel channel[MAX_CARDS];
     struct pieces pieces;
     uint32_t threads, n_nodes;
     struct expert_layer *layer;
@@ -44,8 +48,9 @@ struct engine {
 
     struct seg board, calls, acts, amends, bells, tables, orders, trunk, pager_box;
     struct seg outbox[MAX_NODES], slab[MAX_NODES];
-    struct outbox *box[PAGER_SLOT + 1]; /* by outbox number */
-    struct worker worker[N_WORKERS_MAX]; /* the pager, then the nodes */
+    struct seg card_box[MAX_CARDS], card_orders[MAX_CARDS], card_answers[MAX_CARDS];
+    struct outbox *box[PROC_FIRST_CARD + MAX_CARDS]; /* by outbox number */
+    struct worker worker[N_WORKERS_MAX]; /* the pager, then the nodes, then the cards */
     size_t n_workers;
     struct watch *watch;
     struct paging *paging;
@@ -147,6 +152,30 @@ static int trunk_places(struct engine *en, struct err *e)
     return 0;
 }
 
+/* Emulated cards take their memory from ours. */
+static int choose_cards(struct engine *en, struct plan_budget *b, struct err *e)
+{
+    const struct model *m = en->m;
+    uint32_t n = en->o->n_cards;
+    uint64_t want;
+    int rc;
+
+    if (!n)
+        return 0;
+    en->card_size_of = calloc(m->n_layers, 1);
+    if (!en->card_size_of)
+        return err_set(e, -ENOMEM, "no memory for %u layers", m->n_layers);
+    rc = card_plan(en->layer, m->n_layers, en->n_nodes, n, en->o->card_bytes, en->card_size_of, &en->cards, e);
+    if (rc)
+        return rc;
+    want = n * (en->cards.bytes + CARD_ROOM);
+    if (want > b->left)
+        return err_set(e, -ENOMEM, "--cards emu:%u: %llu bytes are wanted for emulated cards, %llu are left; give less "
+                       "after --cards emu:%u:", n, (unsigned long long)want, (unsigned long long)b->left, n);
+    b->left -= want;
+    return 0;
+}
+
 static int choose_sizes(struct engine *en, struct err *e)
 {
     const struct model *m = en->m;
@@ -176,13 +205,13 @@ static int choose_sizes(struct engine *en, struct err *e)
     b.own = en->memory.left < en->memory.available;
     for (uint32_t k = 0; k < en->n_nodes; k++)
         b.node_left[k] = node_of(en, k) < 0 ? UINT64_MAX : memory_node_left(node_of(en, k));
-    rc = plan_make(&f, &a, &b, &en->plan, e);
-    if (rc)
+    if ((rc = choose_cards(en, &b, e)) || (rc = plan_make(&f, &a, &b, &en->plan, e)))
         return rc;
     en->plan.geo.n_vocab = m->n_vocab;
     en->plan.geo.n_ctx = en->plan.n_ctx;
     en->plan.geo.step_tokens = en->plan.max_tokens;
     en->plan.geo.step_out = en->plan.max_out;
+    en->plan.geo.n_slots = en->cards.n_slots;
     for (uint32_t i = 0; i < en->plan.n_notes; i++)
         if (en->plan.note[i].always || o->verbose)
             fprintf(stderr, "conclave: %s\n", en->plan.note[i].text);
@@ -194,7 +223,7 @@ static int choose_sizes(struct engine *en, struct err *e)
 static int make_tables(struct engine *en, struct err *e)
 {
     const struct geometry *g = &en->plan.geo;
-    uint64_t entries = (uint64_t)g->n_layers * g->n_experts, at = 64, off[5];
+    uint64_t entries = (uint64_t)g->n_layers * g->n_experts, at = 64, off[6];
     struct tables *t;
     int rc;
 
@@ -203,17 +232,35 @@ static int make_tables(struct engine *en, struct err *e)
     off[2] = at = round_up(at + (uint64_t)g->n_nodes * g->n_slabs * 8, 64);
     off[3] = at = round_up(at + (uint64_t)g->n_nodes * g->n_slabs * 8, 64);
     off[4] = at = round_up(at + g->n_layers * sizeof(struct expert_layer), 64);
-    at += entries * N_MATS * sizeof(float);
+    off[5] = at = round_up(at + entries * N_MATS * sizeof(float), 64);
+    at += g->n_slots * sizeof(struct card_slot);
     rc = seg_create(SEG_TABLES, 0, at, -1, &en->tables, e);
     if (rc)
         return rc;
     t = en->tables.base;
-    *t = (struct tables){off[0], off[1], off[2], off[3], off[4]};
+    *t = (struct tables){off[0], off[1], off[2], off[3], off[4], off[5]};
+    card_plan_slots(&en->cards, g->n_nodes, table_slot(t, 0));
     memcpy(table_layer(t, 0), en->layer, g->n_layers * sizeof *en->layer);
     for (uint32_t k = 0; k < g->n_nodes; k++)
         slab_offsets(&en->plan.slabs, en->layer, g->n_layers, g->n_nodes, k, table_slab_off(t, g, k, 0));
     for (uint64_t i = 0; i < entries * N_MATS; i++)
         table_scale(t, g, 0, 0)[i] = 1;
+    return 0;
+}
+
+static int make_card(struct engine *en, uint32_t c, struct err *e)
+{
+    const struct geometry *g = &en->plan.geo;
+    uint32_t outbox = PROC_FIRST_CARD + c;
+    int rc;
+
+    if ((rc = seg_create(SEG_OUTBOX, outbox, outbox_bytes(g), -1, &en->card_box[c], e)) ||
+        (rc = seg_create(SEG_ORDERS, outbox, orders_bytes(g), -1, &en->card_orders[c], e)) ||
+        (rc = seg_create(SEG_CARD_ANSWERS, outbox, pager_box_bytes(g), -1, &en->card_answers[c], e)))
+        return rc;
+    en->box[outbox] = en->card_box[c].base;
+    en->channel[c] = (struct card_channel){outbox, PROC_CARD_UPLOADS(outbox), en->card_orders[c].base,
+                                           en->card_answers[c].base};
     return 0;
 }
 
@@ -246,7 +293,9 @@ static int make_segments(struct engine *en, struct err *e)
             return rc;
         en->box[PROC_FIRST_WORKER + k] = en->outbox[k].base;
     }
-    return 0;
+    for (uint32_t c = 0; !rc && c < en->cards.n_cards; c++)
+        rc = make_card(en, c, e);
+    return rc;
 }
 
 /* ---- workers ---- */
@@ -298,21 +347,54 @@ static int start_pager(struct engine *en, struct err *e)
     return rc ? rc : ctl_sendf(w->ctl, CTL_START, 0, "start") ? spawn_wait_ready(w, e) : 0;
 }
 
+/* What every worker that computes experts sees: its own outbox to write, all others' to read, for shares of
+ * one item may change hands. Returns how many; room for 2 * MAX_NODES + MAX_CARDS + 6. */
+static size_t expert_segs(struct engine *en, uint32_t self, struct worker_seg *s)
+{
+    const struct worker_seg all[] = {{&en->board, 0},  {&en->bells, 1}, {&en->calls, 0},
+                                     {&en->amends, 0}, {&en->acts, 0},  {&en->tables, 0}};
+    size_t n = sizeof all / sizeof *all;
+
+    memcpy(s, all, sizeof all);
+    for (uint32_t i = 0; i < en->plan.geo.n_nodes; i++) {
+        s[n++] = (struct worker_seg){&en->outbox[i], PROC_FIRST_WORKER + i == self};
+        s[n++] = (struct worker_seg){&en->slab[i], 0};
+    }
+    for (uint32_t c = 0; c < en->cards.n_cards; c++)
+        s[n++] = (struct worker_seg){&en->card_box[c], PROC_FIRST_CARD + c == self};
+    return n;
+}
+
+static int start_card(struct engine *en, uint32_t c, struct err *e)
+{
+    struct worker_seg s[2 * MAX_NODES + MAX_CARDS + 8];
+    struct worker *w = &en->worker[en->n_workers];
+    size_t n = expert_segs(en, PROC_FIRST_CARD + c, s);
+    uint32_t threads = en->threads / en->cards.n_cards;
+    char name[32];
+    int rc;
+
+    s[n++] = (struct worker_seg){&en->card_orders[c], 0};
+    s[n++] = (struct worker_seg){&en->card_answers[c], 1};
+    snprintf(name, sizeof name, "emulated card %u", c);
+    rc = spawn_worker("conclave-gpu", name, PROC_FIRST_CARD + c, s, n, w, e);
+    if (rc)
+        return rc;
+    en->n_workers++;
+    rc = ctl_sendf(w->ctl, CTL_START, 0, "threads=%u cpus=- shared=1", threads ? threads : 1);
+    return rc ? spawn_wait_ready(w, e) : 0;
+}
+
 static int start_node(struct engine *en, uint32_t k, struct err *e)
 {
-    struct worker_seg s[2 * MAX_NODES + 6] = {{&en->board, 0},  {&en->bells, 1}, {&en->calls, 0},
-                                              {&en->amends, 0}, {&en->acts, 0},  {&en->tables, 0}};
+    struct worker_seg s[2 * MAX_NODES + MAX_CARDS + 6];
     struct worker *w = &en->worker[en->n_workers];
     char name[32], cpus[MACHINE_MAX_CPUS * 5 + 1] = "-";
     int cpu[256];
-    size_t n = 6, at = 0;
+    size_t n = expert_segs(en, PROC_FIRST_WORKER + k, s), at = 0;
     uint32_t threads;
     int rc;
 
-    for (uint32_t i = 0; i < en->plan.geo.n_nodes; i++) {
-        s[n++] = (struct worker_seg){&en->outbox[i], i == k};
-        s[n++] = (struct worker_seg){&en->slab[i], 0};
-    }
     snprintf(name, sizeof name, "cpu worker %u", k);
     rc = spawn_worker("conclave-cpu", name, PROC_FIRST_WORKER + k, s, n, w, e);
     if (rc)
@@ -333,11 +415,13 @@ static int start_workers(struct engine *en, struct err *e)
         atomic_store(&board_of(en)->proc[PROC_FIRST_WORKER + k].node, k);
         rc = start_node(en, k, e);
     }
+    for (uint32_t c = 0; !rc && c < en->cards.n_cards; c++)
+        rc = start_card(en, c, e);
     for (size_t i = 0; !rc && i < en->n_workers; i++) {
         struct board_proc *p = &board_of(en)->proc[en->worker[i].outbox];
         rc = spawn_wait_ready(&en->worker[i], e);
         atomic_store(&p->pid, (uint32_t)en->worker[i].pid);
-        atomic_store(&p->role, i ? 1 : 2);
+        atomic_store(&p->role, !i ? 2 : en->worker[i].outbox < PROC_FIRST_CARD ? 1 : 3);
         atomic_store(&p->alive, 1);
     }
     return rc;
@@ -419,7 +503,7 @@ static int start_memory(struct engine *en, struct err *e)
     if (!en->uses)
         return err_set(e, -ENOMEM, "no memory for the experts' uses");
     memset(en->uses, 0, bytes);
-    if (en->o->heat)
+    if (en->o->heat && !en->plan.slabs.resident)
         en->heat = heat_keeper_open(en->m->g, en->plan.geo.n_layers, en->plan.geo.n_experts);
     return 0;
 }
@@ -476,7 +560,7 @@ static int start_host(struct engine *en, struct err *e)
         .kv = en->o->kv,
         .threads = en->threads,
         .cpu = en->host_cpu,
-        .first_outbox = PAGER_SLOT + 1,
+        .first_outbox = PROC_CARD_UPLOADS(PROC_FIRST_CARD) + MAX_CARDS,
         .watch = &en->watch,
         .verbose = en->o->verbose,
     };
@@ -516,6 +600,9 @@ static int start_trunk(struct engine *en, struct err *e)
         .pieces = &en->pieces,
         .slabs = &en->plan.slabs,
         .policy = en->o->policy,
+        .cards = &en->cards,
+        .card_size_of = en->card_size_of,
+        .card = en->channel,
     };
     struct moe_config mc = {
         .geo = g,
@@ -544,10 +631,15 @@ static int start_trunk(struct engine *en, struct err *e)
     en->feed = calloc(en->plan.max_tokens, sizeof *en->feed);
     if (!en->feed)
         return err_set(e, -ENOMEM, "no memory for a pass of %u tokens", en->plan.max_tokens);
-    if (!en->plan.slabs.resident && (rc = start_memory(en, e)))
+    if ((!en->plan.slabs.resident || en->cards.n_cards) && (rc = start_memory(en, e)))
         return rc;
     for (uint32_t k = 0; k < g->n_nodes; k++)
         mc.owner[k] = pc.owner[k] = PROC_FIRST_WORKER + k;
+    mc.n_cards = en->cards.n_cards;
+    for (uint32_t c = 0; c < en->cards.n_cards; c++) {
+        mc.card[c] = PROC_FIRST_CARD + c;
+        mc.card_slot0[c] = c * (en->cards.n_slots / en->cards.n_cards);
+    }
     pc.uses = en->uses;
     mc.told = told(en);
     pc.heat = en->heat;
@@ -714,6 +806,11 @@ static void each_seg(struct engine *en, void (*fn)(struct seg *s))
         fn(&en->outbox[k]);
         fn(&en->slab[k]);
     }
+    for (uint32_t c = 0; c < MAX_CARDS; c++) {
+        fn(&en->card_box[c]);
+        fn(&en->card_orders[c]);
+        fn(&en->card_answers[c]);
+    }
 }
 static void not_open(struct seg *s)
 {
@@ -735,6 +832,7 @@ static void close_all(struct engine *en)
     free(en->weight_at);
     free(en->uses);
     free(en->feed);
+    free(en->card_size_of);
     free(en->trunk_off);
     free(en->layer);
     program_free(en->prog);
@@ -909,6 +1007,10 @@ void engine_stats(const struct engine *en, struct engine_stats *s)
     s->calls = mc->calls;
     s->items = mc->items;
     s->disk_items = mc->disk_items;
+    s->card_items = mc->card_items;
+    s->n_cards = en->cards.n_cards;
+    s->card_slots = en->cards.n_slots;
+    s->card_bytes = en->cards.bytes;
     s->net_finds = mc->net_finds;
     if (en->host)
         host_stats(en, s);
@@ -920,6 +1022,9 @@ void engine_stats(const struct engine *en, struct engine_stats *s)
     s->lost_uses = ps.lost_uses;
     s->read_again = en->loaded_again + ps.again;
     s->most_open = ps.most_open;
+    s->uploads = ps.cards.uploads;
+    s->upload_bytes = ps.cards.upload_bytes;
+    s->card_moves = ps.cards.left;
     s->resident = en->plan.slabs.resident;
     s->places = s->resident ? en->plan.geo.n_slabs : ps.places; /* a slab of its own for each */
     s->residents = s->resident ? en->plan.geo.n_slabs : ps.residents;
@@ -945,6 +1050,11 @@ void engine_stats(const struct engine *en, struct engine_stats *s)
         snprintf(w->name, sizeof w->name, "%s", en->worker[i].name);
         w->pid = (int)en->worker[i].pid;
         w->major_faults = major_faults(w->pid);
+        w->card = en->worker[i].outbox < PROC_FIRST_CARD ? -1 : (int)(en->worker[i].outbox - PROC_FIRST_CARD);
+        if (w->card >= 0) {
+            w->came = ps.cards.came[w->card];
+            w->held = ps.cards.held[w->card];
+        }
         if (!b)
             continue;
         w->calls = atomic_load(&b->count.calls);
@@ -970,7 +1080,12 @@ void engine_print_processes(const struct engine *en)
         fprintf(stderr, "  pid %-8d %-13s trunk, routing: %llu calls\n", (int)trunk_host_worker(en->host)->pid,
                 trunk_host_worker(en->host)->name, (unsigned long long)s.calls);
     for (uint32_t i = 0; i < s.n_workers; i++) {
-        if (i == 0)
+        if (s.worker[i].card >= 0)
+            fprintf(stderr, "  pid %-8d %-13s %llu calls, %llu experts computed, %llu rows; %llu experts lie there\n",
+                    s.worker[i].pid, s.worker[i].name, (unsigned long long)s.worker[i].calls,
+                    (unsigned long long)s.worker[i].items, (unsigned long long)s.worker[i].rows,
+                    (unsigned long long)s.worker[i].held);
+        else if (i == 0)
             fprintf(stderr, "  pid %-8d %-13s %llu expert reads, %llu bytes from the file\n",
                     s.worker[i].pid, s.worker[i].name, (unsigned long long)s.expert_reads,
                     (unsigned long long)s.bytes_read);

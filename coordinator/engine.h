@@ -14,6 +14,7 @@
 #include "trunk/step.h"
 #include "kernels/attention/attention.h"
 #include "shm/err.h"
+#include "shm/layout.h"
 
 struct engine;
 struct dump;
@@ -26,6 +27,8 @@ struct engine_options {
     uint32_t threads;  /* 0: physical cores */
     uint32_t nodes;    /* 0: the machine's NUMA nodes; more than it has: simulated */
     uint64_t ram;      /* bytes of slabs for routed experts, all nodes together; 0: all that fit */
+    uint32_t n_cards;  /* emulated cards; 0: none */
+    uint64_t card_bytes; /* of each card's pool; 0: all experts on all cards together */
     uint32_t batch;    /* most tokens of a trunk pass; 0: 512 */
     int cards;         /* 1: the trunk's program runs in an emulated card's worker (--cards emu:1) */
     int every_row;     /* 1: logits of every token may be asked for (eval, perplexity) */
@@ -82,6 +85,10 @@ struct engine_stats {
     uint64_t wait_ns;               /* of that: the trunk waited for experts */
     uint64_t calls, items;          /* published */
     uint64_t disk_items;            /* of these: the expert was not at hand */
+    uint64_t card_items;            /* of these: the expert lay on a card */
+    uint32_t n_cards, card_slots;   /* slots of all cards */
+    uint64_t card_bytes;            /* of a card's pool */
+    uint64_t uploads, upload_bytes, card_moves; /* experts sent to cards; of these, in another's place */
     uint64_t demand_reads;          /* experts read because a call waited for them */
     uint64_t moves;                 /* experts that the policy took in */
     uint64_t warm_reads, warm_bytes; /* experts read at the start, by heat */
@@ -103,7 +110,10 @@ struct engine_stats {
         int pid;
         uint64_t major_faults;
         uint64_t calls, items, rows, weight_bytes, work_ns, sleeps, declined, amended;
-    } worker[16];
+        int card;       /* number of the card; -1: none */
+        uint64_t came;  /* experts that ever arrived there */
+        uint64_t held;  /* that lie there now */
+    } worker[MAX_CARDS + MAX_NODES + 1];
     uint32_t n_workers;
 };
 void engine_stats(const struct engine *en, struct engine_stats *s);

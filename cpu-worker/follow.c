@@ -28,7 +28,7 @@ static int check_item(const struct maps *m, const struct call *c, uint32_t item,
     const struct call_item *it = &c->items[item];
     const struct layer *l = &m->layer[c->head.layer];
 
-    if (place >= m->g.n_slabs || it->expert >= l->n_experts || !it->n_pairs ||
+    if (!maps_has_place(m, place) || it->expert >= l->n_experts || !it->n_pairs ||
         it->n_pairs > c->head.n_tokens)
         return err_set(e, -EPROTO, "call %llu, item %u: expert %u in place %u, %u pairs",
                        U(c->head.seq), item, it->expert, place, it->n_pairs);

@@ -43,7 +43,7 @@ static int check_geometry(const struct geometry *g, struct err *e)
     if (g->n_nodes < 1 || g->n_nodes > MAX_NODES || !g->n_layers || !g->max_tokens ||
         !g->max_items || !g->max_pairs || !g->top_k || !g->n_embd || !g->n_ff || !g->n_experts ||
         !g->n_slabs || g->n_layers > most || g->max_items > most || g->max_pairs > most ||
-        g->n_experts > most || g->n_slabs > most || g->amend_slots > most || !g->amend_slots ||
+        g->n_experts > most || g->n_slabs > most || g->n_slots > most || g->amend_slots > most || !g->amend_slots ||
         (g->amend_slots & (g->amend_slots - 1)))
         return err_set(e, -EPROTO,
                        "the board's geometry makes no sense (%u nodes, %u layers, %u items)",
@@ -111,7 +111,8 @@ static int check_tables(const struct maps *m, const struct child *c, struct err 
                 {"headers", t.off_header, slabs, 8},
                 {"slab offsets", t.off_slab, slabs, 8},
                 {"layers", t.off_layer, g->n_layers, sizeof(struct expert_layer)},
-                {"scales", t.off_scale, experts, N_MATS * sizeof(float)}};
+                {"scales", t.off_scale, experts, N_MATS * sizeof(float)},
+                {"slots", t.off_slot, g->n_slots, sizeof(struct card_slot)}};
     uint64_t bytes = 0, end;
 
     for (size_t i = 0; i < c->n_segs; i++)
@@ -224,9 +225,14 @@ const uint8_t *maps_rows(const struct maps *m, const struct layer *l, uint32_t n
                          uint32_t expert, int mat)
 {
     const struct cut *cut = &l->m[mat].cut[node];
-    uint64_t off = *table_slab_off(m->tables, &m->g, node, place);
+    uint64_t in_piece = cut->off + ((cut->at + expert * l->m[mat].stride) & 4095), off;
 
+    if (m->pool) { /* checked when the pool was taken */
+        const struct card_slot *s = table_slot(m->tables, place - m->g.n_slabs);
+        return l->slab_bytes[node] > s->bytes - s->part[node] ? NULL : m->pool + s->off + s->part[node] + in_piece;
+    }
+    off = *table_slab_off(m->tables, &m->g, node, place);
     if (off > m->slabs_bytes[node] || l->slab_bytes[node] > m->slabs_bytes[node] - off)
         return NULL;
-    return m->slabs[node] + off + cut->off + ((cut->at + expert * l->m[mat].stride) & 4095);
+    return m->slabs[node] + off + in_piece;
 }

@@ -43,6 +43,10 @@ struct maps {
     const uint8_t *slabs[MAX_NODES];
     uint64_t slabs_bytes[MAX_NODES];
     struct layer *layer; /* n_layers; owns */
+    /* A card's worker: its experts lie in its own pool, in slots [slot0, slot0 + n_slots) of the tables,
+     * and the slabs are none of its places. NULL: a node's worker, whose places are the slabs. */
+    const uint8_t *pool;
+    uint32_t slot0, n_slots;
 };
 
 /* A counter of the own outbox: one writer, any reader. */
@@ -58,7 +62,15 @@ static inline void counter_add(_Atomic uint64_t *c, uint64_t n)
 int maps_take(struct maps *m, const struct child *c, struct err *e);
 void maps_drop(struct maps *m);
 
-/* The rows of `mat` that node has of an expert lying in slab `place`. NULL: the table points
+/* May this worker be given an item in that place? */
+static inline int maps_has_place(const struct maps *m, uint32_t place)
+{
+    if (m->pool)
+        return place >= m->g.n_slabs + m->slot0 && place - m->g.n_slabs - m->slot0 < m->n_slots;
+    return place < m->g.n_slabs;
+}
+
+/* The rows of `mat` that node has of an expert lying in `place`. NULL: the table points
  * outside the slabs. The pointer is to the node's first row (row cut.r0 of the matrix). */
 const uint8_t *maps_rows(const struct maps *m, const struct layer *l, uint32_t node, uint32_t place,
                          uint32_t expert, int mat);

@@ -20,7 +20,7 @@ static uint32_t owner_of(const struct maps *m, const struct call *c, uint32_t it
 
 static int header_differs(const struct maps *m, uint32_t k, const struct share *sh)
 {
-    return atomic_load_explicit(table_header(m->tables, &m->g, k, sh->place),
+    return atomic_load_explicit(place_header(m->tables, &m->g, k, sh->place),
                                 memory_order_acquire) != sh->epoch;
 }
 

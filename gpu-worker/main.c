@@ -1,5 +1,5 @@
-/* conclave-gpu: a card's worker; so far the emulated card, whose kernels are the CPU's, and on it the
- * trunk's program. */
+/* conclave-gpu: a card's worker; so far the emulated card, whose kernels are the CPU's, and on it either the
+ * trunk's program (it was sent one) or a pool of experts. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <pthread.h>
@@ -10,6 +10,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "gpu-worker/experts.h"
 #include "gpu-worker/host.h"
 #include "kernels/cpu.h"
 
@@ -145,7 +146,7 @@ int main(int argc, char **argv)
     if (problem)
         err_set(&e, -EINVAL, "%s", problem);
     else
-        run(&c, &e);
+        child_seg(&c, SEG_PROGRAM, 0) ? run(&c, &e) : experts_run(&c, &e);
     if (e.code)
         ctl_sendf(c.ctl, CTL_ERROR, 0, "%s", e.msg);
     return e.code ? 1 : 0;

@@ -42,7 +42,7 @@ int call_check(const struct geometry *g, const struct call *c, struct err *e)
         const struct call_item *it = &c->items[i];
         if (it->expert >= g->n_experts || it->pair0 > h->n_pairs ||
             it->n_pairs > h->n_pairs - it->pair0 ||
-            (it->place != PLACE_NONE && it->place >= g->n_slabs))
+            (it->place != PLACE_NONE && it->place >= geometry_places(g)))
             return err_set(e, -EPROTO, "call %llu: item %u: expert %u, place %u, pairs %u+%u",
                            (unsigned long long)h->seq, i, it->expert, it->place, it->pair0,
                            it->n_pairs);

@@ -85,7 +85,7 @@ int consumer_amend(struct consumer *c, struct amendment *am, struct call *call, 
             continue;
         }
         if (am->seq != n || am->item >= g->max_items || am->share >= g->n_nodes ||
-            am->place >= g->n_slabs)
+            am->place >= geometry_places(g))
             return err_set(
                 e, -EPROTO, "amendment %llu makes no sense: %llu, item %u, share %u, place %u",
                 (unsigned long long)n, (unsigned long long)am->seq, am->item, am->share, am->place);

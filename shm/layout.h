@@ -21,8 +21,12 @@
 #define PROC_STEWARD 1u
 #define PROC_FIRST_WORKER 2u
 #define PROC_MAIN 1022u
+#define PROC_PAGER (PROC_FIRST_WORKER + MAX_NODES)
+#define PROC_FIRST_CARD (PROC_PAGER + 1)
+#define PROC_CARD_UPLOADS(outbox) ((outbox) + MAX_CARDS) /* bell of a card's uploads */
 #define OWNER_DISK 1023u    /* an item nobody has yet: its expert holds no place */
 #define PLACE_NONE 0xFFFFFFu
+#define MAX_CARDS 16u
 
 /* ---- the word of a ring slot ----
  * published n, retired n, published n+slots. 0: never used. Retired is not 0, or a lagging reader
@@ -46,6 +50,7 @@ struct geometry {
     uint32_t n_slabs;       /* slab numbers; the same on every node */
     uint32_t n_vocab, n_ctx;        /* a token's id and position are below these */
     uint32_t step_tokens, step_out; /* most tokens of a step, and most rows of logits */
+    uint32_t n_slots;       /* slots of all cards: places n_slabs .. n_slabs + n_slots - 1 */
     uint64_t acts_half;     /* bytes of one half of the activation arena */
     uint64_t inter_half;    /* ... of an outbox's intermediate arena */
     uint64_t rows_half;     /* ... of an outbox's row arena */
@@ -242,6 +247,8 @@ struct answers {
  *                          clear the entry, mark the header on every node, seq_cst fence, wait for
  *                          the givings, overwrite, header, entry.
  *   slab_off[node][slab]   byte offset in slabs.node; constant
+ *   slot[]                 a card's slots: header as above, one for all shares, for a card has all of an
+ *                          item's or none; the rest constant
  *   layer[]                constant */
 #define ENTRY_EPOCH_BITS 40
 #define ENTRY(place, epoch) (((uint64_t)(place) + 1) << ENTRY_EPOCH_BITS | (epoch))
@@ -267,11 +274,19 @@ struct expert_layer {
     uint32_t packed;    /* 1: from a pack: see packed_off; m[].file_off and stride mean nothing */
     uint32_t reserved;
 };
-struct tables {
-    uint64_t off_entry, off_header, off_slab, off_layer, off_scale; /* from the segment's base */
+/* A slot of a card's pool. An expert lies in it as in its slabs, one node's part after the other, so that
+ * an upload is a copy of bytes. */
+struct card_slot {
+    _Atomic uint64_t header;
+    uint64_t off, bytes;      /* in the card's pool */
+    uint64_t part[MAX_NODES]; /* of each node's part, in the slot */
+    uint32_t card, size;      /* whose; size class in the pool */
+};
+struct tables { /* offsets from the segment's base */
+    uint64_t off_entry, off_header, off_slab, off_layer, off_scale, off_slot;
 };
 
-/* ---- orders: the coordinator's numbered orders to the pager ----
+/* ---- orders: the coordinator's numbered orders to the pager, and to each card's worker ----
  *   head         coordinator, release, after the order's word
  *   slot.word    PUBLISHED(number)
  *   rung         coordinator, release, after the pager's bell: last order rung for
@@ -285,11 +300,14 @@ struct tables {
  *               waited for; then the target is answered, failed with ORDER_WHY_CANCELLED, or done if
  *               all its bytes came nevertheless. Until that answer its place stays its own.
  * ORDER_RAISE   order `target` gets priority `prio`, if that is more urgent than its own.
- * The last two are answered themselves as soon as the pager has seen to them, always "done"; a target
+ * ORDER_UPLOAD  to a card's worker, the only kind it takes: a piece for each node, `bytes` from file_off of
+ *               slabs.node (seg as above) to dst of the card's pool. Until the answer the slabs stay as they
+ *               are and the slot is nobody else's.
+ * CANCEL and RAISE are answered themselves as soon as the pager has seen to them, always "done"; a target
  * that has been answered already is left alone. */
 #define ORDER_PIECES (3u * (2u * MAX_NODES - 1)) /* three matrices, each cut by nodes of a packed file
                                                   * and by nodes of this run */
-enum order_kind { ORDER_READ = 1, ORDER_CANCEL = 2, ORDER_RAISE = 3 };
+enum order_kind { ORDER_READ = 1, ORDER_CANCEL = 2, ORDER_RAISE = 3, ORDER_UPLOAD = 4 };
 enum order_prio { PRIO_DEMAND = 0, PRIO_PREFETCH = 1, PRIO_WARM = 2 };
 enum order_flag {
     ORDER_SOFT = 1 /* a failure ends nothing, there is another source: told by CTL_LOG (warning), not
@@ -447,6 +465,21 @@ static inline _Atomic uint64_t *table_header(struct tables *t, const struct geom
                                              uint32_t node, uint32_t slab)
 {
     return (_Atomic uint64_t *)((uint8_t *)t + t->off_header) + (size_t)node * g->n_slabs + slab;
+}
+static inline struct card_slot *table_slot(struct tables *t, uint32_t slot)
+{
+    return (struct card_slot *)((uint8_t *)t + t->off_slot) + slot;
+}
+/* Every place's number is below this. */
+static inline uint32_t geometry_places(const struct geometry *g)
+{
+    return g->n_slabs + g->n_slots;
+}
+static inline _Atomic uint64_t *place_header(struct tables *t, const struct geometry *g, uint32_t node,
+                                             uint32_t place)
+{
+    return place < g->n_slabs ? table_header(t, g, node, place)
+                              : &table_slot(t, place - g->n_slabs)->header;
 }
 static inline uint64_t *table_slab_off(struct tables *t, const struct geometry *g, uint32_t node,
                                        uint32_t slab)

@@ -27,8 +27,11 @@ const char *seg_role_name(enum seg_role role)
         [SEG_BOARD] = "board",   [SEG_CALLS] = "calls", [SEG_ACTS] = "acts",
         [SEG_AMENDS] = "amends", [SEG_BELLS] = "bells", [SEG_TABLES] = "tables",
         [SEG_ORDERS] = "orders", [SEG_TRUNK] = "trunk", [SEG_OUTBOX] = "outbox",
-        [SEG_SLABS] = "slabs",   [SEG_STEPS] = "steps", [SEG_ANSWERS] = "answers",
+        [SEG_SLABS] = "slabs",
+        [SEG_STEPS] = "steps",
+        [SEG_ANSWERS] = "answers",
         [SEG_PROGRAM] = "program",
+        [SEG_CARD_ANSWERS] = "card answers",
     };
 
     return (size_t)role < sizeof name / sizeof *name && name[role] ? name[role] : "unknown";

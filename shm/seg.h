@@ -25,6 +25,7 @@ enum seg_role { /* what a segment holds; the number travels on a child's command
     SEG_STEPS,
     SEG_ANSWERS,
     SEG_PROGRAM, /* trunk/wire.h */
+    SEG_CARD_ANSWERS, /* index = outbox number of a card's worker: its answers to orders (struct pager_box) */
 };
 
 #define SEG_MAGIC 0x45564c434e4f4343ull /* "CCNOCLVE" */

@@ -13,7 +13,7 @@ struct open_call {
     struct call call;
     uint32_t token0;               /* first of the layer's tokens in this sub-call */
     uint32_t n_direct;             /* outboxes named by the call itself */
-    uint16_t direct[MAX_NODES];
+    uint16_t direct[MAX_NODES + MAX_CARDS];
     int has_disk;
     uint32_t at_item, at_share;    /* the slow look resumes here */
     uint16_t *box;                 /* by item * n_nodes + share: whose row is taken */
@@ -129,26 +129,48 @@ static void make_items(struct moe *m, struct open_call *o, uint32_t t0, uint32_t
     o->call.head.n_pairs = pairs;
 }
 
+/* The outbox of the card that has the place; 0: it is a slab. */
+static uint16_t card_of(const struct moe *m, uint32_t place)
+{
+    uint32_t c = m->c.n_cards, slot = place - m->c.geo->n_slabs;
+
+    if (place < m->c.geo->n_slabs)
+        return 0;
+    while (c-- && slot < m->c.card_slot0[c])
+        ;
+    return (uint16_t)m->c.card[c];
+}
+
 static void find_owners(struct moe *m, struct open_call *o)
 {
     const struct geometry *g = m->c.geo;
+    int nodes = 0;
+    uint32_t cards = 0; /* a bit each: named by this call */
 
     o->has_disk = 0;
     o->n_direct = 0;
     for (uint32_t i = 0; i < o->call.head.n_items; i++) {
         struct call_item *it = &o->call.items[i];
+        uint16_t card;
         uint64_t entry = atomic_load_explicit(table_entry(m->c.tables, g, m->layer, it->expert),
                                               memory_order_acquire);
         if (m->c.told.expert)
             m->c.told.expert(m->c.told.arg, m->layer, it->expert, it->n_pairs);
         it->place = entry ? ENTRY_PLACE(entry) : PLACE_NONE;
         it->epoch = ENTRY_EPOCH(entry);
+        card = entry ? card_of(m, it->place) : 0;
         for (uint32_t k = 0; k < g->n_nodes; k++)
-            it->owner[k] = (uint16_t)(entry ? m->c.owner[k] : OWNER_DISK);
+            it->owner[k] = (uint16_t)(card ? card : entry ? m->c.owner[k] : OWNER_DISK);
         if (!entry) {
             o->has_disk = 1;
             m->count_of.disk_items++;
-        } else if (!o->n_direct) {
+        } else if (card) {
+            m->count_of.card_items++;
+            if (!(cards >> (card - m->c.card[0]) & 1))
+                o->direct[o->n_direct++] = card;
+            cards |= 1u << (card - m->c.card[0]);
+        } else if (!nodes) {
+            nodes = 1;
             for (uint32_t k = 0; k < g->n_nodes; k++)
                 o->direct[o->n_direct++] = (uint16_t)m->c.owner[k];
         }
@@ -162,6 +184,8 @@ static void ring_all(struct moe *m, uint64_t n, int steward)
     atomic_thread_fence(memory_order_seq_cst);
     for (uint32_t k = 0; k < m->c.geo->n_nodes; k++)
         bell_ring_fenced(&m->c.bells[m->c.owner[k]], &m->c.outbox[m->c.owner[k]]->asleep);
+    for (uint32_t k = 0; k < m->c.n_cards; k++)
+        bell_ring_fenced(&m->c.bells[m->c.card[k]], &m->c.outbox[m->c.card[k]]->asleep);
     if (steward)
         bell_ring_fenced(&m->c.bells[PROC_STEWARD], &m->c.board->asleep_steward);
     atomic_store_explicit(&m->c.board->calls_rung, n, memory_order_release);
@@ -273,6 +297,9 @@ static int call_complete(void *arg)
         return LOOK_NOTHING;
     for (uint32_t k = 0; k < l->m->c.geo->n_nodes; k++)
         if (atomic_load_explicit(&l->m->c.outbox[l->m->c.owner[k]]->ringing, memory_order_acquire) & 1)
+            return LOOK_FOUND;
+    for (uint32_t k = 0; k < l->m->c.n_cards; k++)
+        if (atomic_load_explicit(&l->m->c.outbox[l->m->c.card[k]]->ringing, memory_order_acquire) & 1)
             return LOOK_FOUND;
     return LOOK_RUNG;
 }

@@ -9,7 +9,7 @@
 #include "shm/team.h"
 
 struct moe_counters {
-    uint64_t calls, items, disk_items;
+    uint64_t calls, items, disk_items, card_items;
     uint64_t call_ns; /* from the making of a layer's calls to the end of its sum, the leader's time */
     uint64_t wait_ns; /* of that: it had nothing to do but wait for stamps */
     uint64_t sleeps, net_finds;
@@ -32,6 +32,8 @@ struct moe_config {
     float *acts;
     struct outbox *const *outbox;    /* by outbox number; NULL: none */
     uint32_t owner[MAX_NODES];       /* outbox number of each node's worker */
+    uint32_t n_cards;                /* card c's worker is outbox card[c], slots from card_slot0[c] on are its */
+    uint32_t card[MAX_CARDS], card_slot0[MAX_CARDS];
     struct moe_told told;
     uint64_t first;                  /* number of the first call: 1, or where a dead executor's end */
     int rings;                       /* 1: wakes the owners of its calls, and the steward for items on disk;

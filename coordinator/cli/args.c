@@ -139,6 +139,10 @@ static int store(struct parser *p, const struct flag *f, void *into, const char 
             return args_usage(verb, "%.*s %s: wanted one of %s", as_n, as, value, f->choices);
         *(int *)to = choice;
         return 0;
+    case FLAG_TAKE:
+        if (f->take(value, to, range, sizeof range))
+            return args_usage(verb, "%.*s %s: wanted %s", as_n, as, value, range);
+        return 0;
     }
     return 2;
 }

@@ -23,6 +23,7 @@ enum flag_kind {
     FLAG_F64,    /* double, low <= value <= high */
     FLAG_SIZE,   /* uint64_t bytes with suffixes, min <= value */
     FLAG_CHOICE, /* int: which of choices */
+    FLAG_TAKE,   /* whatever .take makes of it */
 };
 
 struct flag {
@@ -39,6 +40,8 @@ struct flag {
     double low, high;
     const char *range;   /* for messages, where min and max would read badly */
     const char *choices; /* "f32|f16" */
+    /* FLAG_TAKE: 0, or -1 and what is wanted in `wanted` */
+    int (*take)(const char *value, void *to, char *wanted, size_t room);
     const char *shown; /* the default in help, where the value itself would read badly; "": none */
 };
 

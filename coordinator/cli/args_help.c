@@ -53,6 +53,9 @@ static void default_text(const struct flag *f, const void *into, char *text, siz
     case FLAG_F64:
         snprintf(text, n, "%g", *(const double *)at);
         break;
+    case FLAG_TAKE: /* its default has no other form than .shown */
+        *text = 0;
+        break;
     case FLAG_SIZE:
         value_show_size(*(const uint64_t *)at, text);
         break;

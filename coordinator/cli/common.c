@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "coordinator/cli/value.h"
 #include "coordinator/cli/version.h"
 #include "coordinator/model/utf8.h"
 #include "shm/layout.h"
@@ -20,7 +21,27 @@ static const char kv_choices[] = "f32|f16|bf16";
 _Static_assert(POLICY_HEAT == 0 && POLICY_LRU == 1 && POLICY_LFU == 2, "the choices are in this order");
 static const char policy_choices[] = "heat|lru|lfu";
 
-static const char cards_choices[] = "none|emu:1";
+/* none; emu:1: the trunk's host; emu:N:BYTES: experts */
+static int take_cards(const char *value, void *to, char *wanted, size_t room)
+{
+    struct cards_wanted c = {0};
+    const char *at = value + 4;
+    char *end;
+    unsigned long n;
+
+    snprintf(wanted, room, "none, emu:1, or emu:N:BYTES with N from 1 to %u", MAX_CARDS);
+    if (strcmp(value, "none")) {
+        if (strncmp(value, "emu:", 4) || *at < '1' || *at > '9')
+            return -1;
+        n = strtoul(at, &end, 10);
+        if (n > MAX_CARDS || (*end ? *end != ':' || value_size(end + 1, &c.bytes) || !c.bytes : n != 1))
+            return -1;
+        c.n = *end ? (uint32_t)n : 0;
+        c.trunk = !*end;
+    }
+    *(struct cards_wanted *)to = c;
+    return 0;
+}
 
 #define AT(x) offsetof(struct engine_flags, x)
 const struct flag engine_flag_table[] = {
@@ -75,12 +96,14 @@ const struct flag engine_flag_table[] = {
      .shown = "the machine's NUMA nodes",
      .help = "expert workers, one a NUMA node; more than the machine has are simulated"},
     {.name = "cards",
-     .arg = "WHICH",
-     .kind = FLAG_CHOICE,
+     .arg = "CARDS",
+     .kind = FLAG_TAKE,
      .at = AT(cards),
-     .choices = cards_choices,
-     .help = "none, or emu:1: a worker process that stands for a card and computes the trunk with the CPU's "
-             "kernels; it may die and is replaced"},
+     .take = take_cards,
+     .shown = "none",
+     .help = "none; emu:1: a worker process that stands for a card and computes the trunk with the CPU's kernels, may "
+             "die and is replaced; emu:N:BYTES: N such processes that compute experts, each with BYTES of memory for "
+             "them; for tests, not for speed"},
     {.name = "batch",
      .arg = "N",
      .kind = FLAG_U32,
@@ -134,7 +157,9 @@ void engine_flags_options(const struct engine_flags *f, struct engine_options *o
     o->nodes = f->nodes;
     o->ram = f->ram;
     o->batch = f->batch;
-    o->cards = f->cards;
+    o->cards = f->cards.trunk;
+    o->n_cards = f->cards.n;
+    o->card_bytes = f->cards.bytes;
     o->policy = (enum policy_kind)f->policy;
     o->record_routes = f->record_routes;
     o->verbose = f->verbose;
@@ -278,6 +303,11 @@ static void put_workers(struct json_out *j, const struct engine_stats *s)
         put_u64(j, "pid", (uint64_t)w->pid);
         put_u64(j, "calls", w->calls);
         put_u64(j, "items", w->items);
+        if (w->card >= 0) {
+            put_u64(j, "card", (uint64_t)w->card);
+            put_u64(j, "came", w->came);
+            put_u64(j, "held", w->held);
+        }
         put_u64(j, "rows", w->rows);
         put_u64(j, "weight_bytes", w->weight_bytes);
         put_ms(j, "work_ms", 1e-9 * (double)w->work_ns);
@@ -339,6 +369,12 @@ void stats_put_engine(struct json_out *j, const struct engine_flags *f, const st
     put_u64(j, "items", s->items);
     put_u64(j, "disk_items", s->disk_items);
     put_residency(j, f, s);
+    put_u64(j, "card_items", s->card_items);
+    put_u64(j, "card_slots", s->card_slots);
+    put_u64(j, "card_bytes", s->card_bytes);
+    put_u64(j, "uploads", s->uploads);
+    put_u64(j, "upload_bytes", s->upload_bytes);
+    put_u64(j, "card_moves", s->card_moves);
     put_u64(j, "amendments", s->amendments);
     put_u64(j, "declined", s->declined);
     put_u64(j, "net_finds", s->net_finds);

@@ -12,7 +12,12 @@ struct engine_flags {
     uint32_t threads, nodes, batch;
     uint64_t ram;
     const char *record_routes;
-    int kv, policy, cards, verbose, processes, verify;
+    struct cards_wanted {
+        uint32_t n;     /* that compute experts */
+        uint64_t bytes; /* of each pool */
+        int trunk;      /* 1: another computes the trunk */
+    } cards;
+    int kv, policy, verbose, processes, verify;
 };
 extern const struct flag engine_flag_table[];
 extern const char engine_flags_notes[]; /* for help */

@@ -35,20 +35,28 @@ void uses_note(struct uses *u, uint32_t layer, uint32_t expert, uint32_t n)
     put(u, (uint64_t)layer << 48 | (uint64_t)expert << 32 | n);
 }
 
-static void tell(struct uses *u, struct policy *p, uint64_t word)
+static void tell_step(struct policy *const p[2], uint64_t n)
+{
+    for (int i = 0; i < 2; i++)
+        if (p[i])
+            policy_step(p[i], n < UINT32_MAX ? (uint32_t)n : UINT32_MAX);
+}
+
+static void tell(struct uses *u, struct policy *const p[2], uint64_t word)
 {
     uint32_t n = (uint32_t)(word >> ALL_BITS & 0xfffff);
     uint64_t missed;
 
     if (!(word & PASS)) {
-        if (!u->torn)
-            policy_use(p, (uint32_t)(word >> 48), (uint32_t)(word >> 32 & 0xffff), (uint32_t)word);
+        for (int i = 0; i < 2; i++)
+            if (p[i] && !u->torn)
+                policy_use(p[i], (uint32_t)(word >> 48), (uint32_t)(word >> 32 & 0xffff), (uint32_t)word);
         return;
     }
     missed = (word & ALL) - n - u->seen;
     if (missed) /* passes whose words are gone */
-        policy_step(p, missed < UINT32_MAX ? (uint32_t)missed : UINT32_MAX);
-    policy_step(p, n);
+        tell_step(p, missed);
+    tell_step(p, n);
     u->seen = word & ALL;
     u->torn = 0;
 }
@@ -66,8 +74,9 @@ uint64_t uses_copy(const struct uses *u, uint64_t from, uint64_t n, uint64_t *co
     return gone < n ? gone : n;
 }
 
-uint64_t uses_drain(struct uses *u, struct policy *p)
+uint64_t uses_drain_both(struct uses *u, struct policy *p, struct policy *q)
 {
+    struct policy *const both[2] = {p, q};
     uint64_t lost = 0, copy[COPY], head;
 
     while ((head = atomic_load_explicit(&u->head, memory_order_acquire)) != u->tail) {
@@ -83,7 +92,12 @@ uint64_t uses_drain(struct uses *u, struct policy *p)
         u->torn |= gone > 0;
         u->tail += n;
         for (uint64_t i = gone; i < n; i++)
-            tell(u, p, copy[i]);
+            tell(u, both, copy[i]);
     }
     return lost;
+}
+
+uint64_t uses_drain(struct uses *u, struct policy *p)
+{
+    return uses_drain_both(u, p, NULL);
 }

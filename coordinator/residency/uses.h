@@ -32,6 +32,8 @@ void uses_step(struct uses *u, uint32_t n_tokens);
 void uses_note(struct uses *u, uint32_t layer, uint32_t expert, uint32_t n);
 /* Reader: tells the policy what has come since. Returns how many words were lost. */
 uint64_t uses_drain(struct uses *u, struct policy *p);
+/* ... two policies, either of them NULL. */
+uint64_t uses_drain_both(struct uses *u, struct policy *p, struct policy *q);
 /* For uses_drain and its test: words from .. from + n - 1, of which the first so many, returned,
  * are gone. */
 uint64_t uses_copy(const struct uses *u, uint64_t from, uint64_t n, uint64_t *copy);

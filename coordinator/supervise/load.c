@@ -223,7 +223,8 @@ void load_warm(const struct paging *p, int progress)
     uint64_t start = now_ns(), shown = 0;
     struct paging_stats s;
 
-    paging_stats(p, &s);
+    for (paging_stats(p, &s); s.cards.filling && !s.warm; paging_stats(p, &s))
+        usleep(WARM_US);
     if (!s.warm)
         return;
     for (; s.warm; paging_stats(p, &s)) {

@@ -28,6 +28,7 @@ struct slab {
     uint64_t last_use;      /* loose: as the policy knew it when it was decided about */
     uint32_t next, prev;    /* FREE or loose: of its list */
     uint8_t class, warm;
+    uint8_t held;           /* uploads from it: stays as it is */
 };
 
 struct counters { /* written by the thread, read by any */
@@ -39,6 +40,7 @@ struct paging {
     struct paging_config c;
     struct steward *steward;
     struct policy *policy; /* NULL: every expert is resident */
+    struct cards *cards;   /* NULL: none */
     struct slab *slab;     /* n_slabs, then the heads of the lists: free and loose ones by size class */
     uint32_t *place_of;    /* by layer * n_experts + expert: its slab, being read or resident, or PLACE_NONE */
     uint8_t *class_of;     /* by layer */
@@ -98,6 +100,21 @@ static void link_last(struct paging *p, uint32_t list, uint32_t i)
     p->slab[s->prev].next = i;
     p->slab[list].prev = i;
 }
+static void link_first(struct paging *p, uint32_t list, uint32_t i)
+{
+    struct slab *s = &p->slab[i];
+
+    s->prev = list;
+    s->next = p->slab[list].next;
+    p->slab[s->next].prev = i;
+    p->slab[list].next = i;
+}
+static int on_card(const struct paging *p, uint32_t layer, uint32_t expert)
+{
+    uint64_t epoch;
+
+    return cards_place(p->cards, layer, expert, &epoch) != PLACE_NONE;
+}
 
 static void set_free(struct paging *p, uint32_t i)
 {
@@ -151,13 +168,14 @@ static void read_into(struct paging *p, uint32_t i, uint32_t layer, uint32_t exp
     order_publish(p->c.geo, p->c.orders, &o, &p->c.bells[p->c.pager_outbox], &p->c.pager->asleep);
 }
 
-/* The entry first, then the header on every node, for which nodes that sleep on a stage stamp are woken;
+/* The entry first (if it names this slab and not a card's slot), then the header on every node, for which nodes that sleep on a stage stamp are woken;
  * steward_place_named makes the fence. */
 static void leave(struct paging *p, uint32_t i)
 {
     struct slab *s = &p->slab[i];
 
-    atomic_store_explicit(table_entry(p->c.tables, p->c.geo, s->layer, s->expert), 0, memory_order_release);
+    if (!on_card(p, s->layer, s->expert))
+        atomic_store_explicit(table_entry(p->c.tables, p->c.geo, s->layer, s->expert), 0, memory_order_release);
     for (uint32_t k = 0; k < p->c.geo->n_nodes; k++)
         atomic_store_explicit(table_header(p->c.tables, p->c.geo, k, i), 0, memory_order_release);
     if (p->c.geo->n_nodes > 1)
@@ -234,7 +252,7 @@ static void promote(struct paging *p)
             struct policy_answer a;
             more = i != last;
             next = s->next;
-            if (used == s->last_use)
+            if (used == s->last_use || on_card(p, s->layer, s->expert))
                 continue;
             unlink_slab(p, i);
             a = policy_admit(p->policy, s->layer, s->expert, 0, NULL, NULL);
@@ -262,7 +280,7 @@ static uint32_t take_spare(struct paging *p, uint32_t class)
     list = loose_list(p, class);
     for (i = p->slab[list].next; i != list; i = next) {
         next = p->slab[i].next;
-        if (named(p, i))
+        if (p->slab[i].held || named(p, i))
             continue;
         unlink_slab(p, i);
         if (!vacate(p, i))
@@ -276,7 +294,7 @@ static int leaves_now(void *arg, uint32_t layer, uint32_t expert)
     struct paging *p = arg;
     uint32_t i = *place_of(p, layer, expert);
 
-    return p->slab[i].state == SLAB_RESIDENT && !named(p, i);
+    return p->slab[i].state == SLAB_RESIDENT && !p->slab[i].held && !named(p, i);
 }
 
 /* The slab of one of the policy's that may go this moment. */
@@ -433,17 +451,26 @@ static int advance(struct paging *p)
  * was given. */
 static int give(struct paging *p, const struct need *n)
 {
-    uint32_t at = *place_of(p, n->layer, n->expert);
+    uint32_t at = *place_of(p, n->layer, n->expert), owner[MAX_NODES];
+    uint64_t epoch;
 
     if (n->why == NEED_AGAIN) /* rule 20: where the place still stands; else its item wants a place */
-        return atomic_load_explicit(table_header(p->c.tables, p->c.geo, n->share, n->was.place),
+        return atomic_load_explicit(place_header(p->c.tables, p->c.geo, n->share, n->was.place),
                                     memory_order_relaxed) == n->was.epoch &&
-               steward_give(p->steward, n->call, n->item, n->share, p->c.owner[n->share], n->was.place,
-                            n->was.epoch, now_ns()) > 0;
+               steward_give(p->steward, n->call, n->item, n->share,
+                            n->was.place < p->c.geo->n_slabs ? p->c.owner[n->share]
+                                                             : cards_outbox(p->cards, n->was.place),
+                            n->was.place, n->was.epoch, now_ns()) > 0;
     if (n->why != NEED_PLACE) /* owners do not die here: the watch ends the run */
         return 0;
-    return at != PLACE_NONE && p->slab[at].state == SLAB_RESIDENT &&
-           steward_grant(p->steward, n->call, n->item, at, p->slab[at].epoch, p->c.owner, now_ns()) > 0;
+    if (at != PLACE_NONE && p->slab[at].state == SLAB_RESIDENT)
+        return steward_grant(p->steward, n->call, n->item, at, p->slab[at].epoch, p->c.owner, now_ns()) > 0;
+    at = cards_place(p->cards, n->layer, n->expert, &epoch);
+    if (at == PLACE_NONE)
+        return 0;
+    for (uint32_t k = 0; k < p->c.geo->n_nodes; k++)
+        owner[k] = cards_outbox(p->cards, at);
+    return steward_grant(p->steward, n->call, n->item, at, epoch, owner, now_ns()) > 0;
 }
 
 /* Grants what is there, then fetches what is not: who was granted something holds its slab. */
@@ -451,16 +478,16 @@ static int serve(struct paging *p)
 {
     int moved = 0;
 
-    if (p->policy) {
-        add(&p->count.lost_uses, uses_drain(p->c.uses, p->policy));
+    if (p->c.uses)
+        add(&p->count.lost_uses, uses_drain_both(p->c.uses, p->policy, p->cards ? cards_policy(p->cards) : NULL));
+    if (p->policy)
         promote(p);
-    }
     p->n_needs = steward_needs(p->steward, now_ns(), 0, p->need, MAX_NEEDS);
     for (size_t i = 0; i < p->n_needs && i < MAX_NEEDS; i++)
         moved |= give(p, &p->need[i]);
     for (size_t i = 0; i < p->n_needs && i < MAX_NEEDS; i++) {
         const struct need *n = &p->need[i];
-        if (n->why == NEED_PLACE && *place_of(p, n->layer, n->expert) == PLACE_NONE)
+        if (n->why == NEED_PLACE && *place_of(p, n->layer, n->expert) == PLACE_NONE && !on_card(p, n->layer, n->expert))
             moved |= fetch(p, n->layer, n->expert);
     }
     return moved;
@@ -474,6 +501,16 @@ static void keep_heat(struct paging *p)
         heat_keeper_give(p->c.heat, news ? p->policy : NULL);
     if (news)
         p->kept = p->c.uses->tail;
+}
+
+static uint32_t n_cards(const struct paging *p)
+{
+    return p->c.cards ? p->c.cards->n_cards : 0;
+}
+/* Outbox numbers of the nodes, then of the cards. */
+static uint32_t worker_of(const struct paging *p, uint32_t k)
+{
+    return k < p->c.geo->n_nodes ? p->c.owner[k] : p->c.card[k - p->c.geo->n_nodes].outbox;
 }
 
 /* Something to do that no earlier look has seen? */
@@ -494,11 +531,13 @@ static int look(void *arg)
         if (p->slab[p->busy[n]].state == SLAB_READING &&
             order_answer(p->c.geo, p->c.pager, p->slab[p->busy[n]].order))
             return LOOK_FOUND;
+    if (p->cards && cards_look(p->cards))
+        return LOOK_FOUND;
     if (p->n_needs || p->n_demanded)
         return steward_look(p->steward);
     for (uint32_t s = 0; s < CALL_SLOTS; s++) /* a declined item in a call that had none on disk */
-        for (uint32_t k = 0; k < p->c.geo->n_nodes; k++) {
-            uint64_t w = atomic_load_explicit(&p->c.outbox[p->c.owner[k]]->owner[s], memory_order_acquire);
+        for (uint32_t k = 0; k < p->c.geo->n_nodes + n_cards(p); k++) {
+            uint64_t w = atomic_load_explicit(&p->c.outbox[worker_of(p, k)]->owner[s], memory_order_acquire);
             if (w & 1 && call_is_open(p->c.geo, p->c.calls, w / 2))
                 return LOOK_FOUND;
         }
@@ -510,16 +549,19 @@ static void *run(void *arg)
     struct paging *p = arg;
     struct err e = {0};
     uint32_t stuck_round = 0;
+    uint64_t tail = 0; /* of the uses, at the last round */
 
     while (!atomic_load_explicit(&p->stop, memory_order_acquire)) {
         uint32_t round = 0;
-        int moved;
+        int moved, arrived;
         if (steward_follow(p->steward, now_ns(), &e) < 0)
             watch_fatal(*p->c.watch, "steward: %s", e.msg);
         p->stuck = 0;
-        moved = advance(p);
+        arrived = moved = advance(p);
         moved |= serve(p);
         moved |= warm_up(p);
+        moved |= p->cards && cards_round(p->cards, arrived || p->c.uses->tail != tail);
+        tail = p->c.uses ? p->c.uses->tail : 0;
         if (p->c.heat && heat_keeper_wants(p->c.heat))
             keep_heat(p);
         if (moved)
@@ -620,6 +662,58 @@ static int start_policy(struct paging *p, struct err *e)
     return rc ? rc : plan_warm_up(p, e);
 }
 
+/* ---- what the cards' tier asks of RAM ---- */
+
+static uint32_t in_ram(void *arg, uint32_t layer, uint32_t expert, uint64_t *epoch)
+{
+    struct paging *p = arg;
+    uint32_t i = *place_of(p, layer, expert);
+
+    if (i == PLACE_NONE || p->slab[i].state != SLAB_RESIDENT)
+        return PLACE_NONE;
+    *epoch = p->slab[i].epoch;
+    return i;
+}
+static void hold(void *arg, uint32_t slab, int more)
+{
+    struct paging *p = arg;
+
+    p->slab[slab].held = (uint8_t)(p->slab[slab].held + more);
+}
+/* Where not all fit an expert has one place: what it leaves behind is the next to be overwritten. */
+static void came_to_card(void *arg, uint32_t layer, uint32_t expert)
+{
+    struct paging *p = arg;
+    uint32_t i = *place_of(p, layer, expert);
+
+    if (!p->policy || i == PLACE_NONE)
+        return;
+    if (policy_resident(p->policy, layer, expert))
+        dismiss(p, layer, expert);
+    unlink_slab(p, i);
+    link_first(p, loose_list(p, p->slab[i].class), i);
+}
+
+static int start_cards(struct paging *p, struct err *e)
+{
+    struct cards_config c = {.geo = p->c.geo,
+                             .tables = p->c.tables,
+                             .bells = p->c.bells,
+                             .steward = p->steward,
+                             .watch = p->c.watch,
+                             .plan = p->c.cards,
+                             .size_of = p->c.card_size_of,
+                             .card = p->c.card,
+                             .arg = p,
+                             .in_ram = in_ram,
+                             .hold = hold,
+                             .came = came_to_card};
+
+    for (uint32_t k = 0; k < n_cards(p); k++)
+        steward_worker(p->steward, p->c.card[k].outbox, p->c.outbox[p->c.card[k].outbox], WORKER_LIVE);
+    return n_cards(p) ? cards_open(&c, &p->cards, e) : 0;
+}
+
 static void ring_steward(void *arg)
 {
     struct paging *p = arg;
@@ -629,6 +723,7 @@ static void ring_steward(void *arg)
 
 static void free_all(struct paging *p)
 {
+    cards_close(p->cards);
     steward_close(p->steward);
     policy_close(p->policy);
     free(p->slab);
@@ -677,6 +772,8 @@ int paging_start(const struct paging_config *c, struct paging **out, struct err 
         goto failed;
     for (uint32_t k = 0; k < g->n_nodes; k++)
         steward_worker(p->steward, c->owner[k], c->outbox[c->owner[k]], WORKER_LIVE);
+    if ((rc = start_cards(p, e)))
+        goto failed;
     atomic_store_explicit(&c->board->watch, 1, memory_order_release);
     rc = pthread_create(&p->thread, NULL, run, p);
     if (rc) {
@@ -731,6 +828,7 @@ void paging_stats(const struct paging *p, struct paging_stats *s)
         .most_open = atomic_load_explicit(&n->most_open, memory_order_relaxed),
         .residents = atomic_load_explicit(&n->residents, memory_order_relaxed),
     };
+    cards_stats(p->cards, &s->cards);
     for (uint32_t i = 0; p->policy && i < p->c.slabs->pools.n; i++) {
         s->places += p->c.slabs->pools.places[i];
         s->spare += p->c.slabs->spare[i];

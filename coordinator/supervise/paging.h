@@ -4,6 +4,7 @@
 #pragma once
 #include "coordinator/residency/slabs.h"
 #include "coordinator/residency/uses.h"
+#include "coordinator/supervise/cards.h"
 #include "coordinator/supervise/keep_heat.h"
 #include "coordinator/supervise/pieces.h"
 #include "coordinator/supervise/watch.h"
@@ -32,7 +33,10 @@ struct paging_config { /* borrowed until paging_stop */
      * of every call. NULL: the executor is here and rings them itself. */
     void (*taken)(void *arg, const struct call *c);
     void *arg;
-    struct uses *uses;      /* of the trunk's calls; NULL where every expert is resident */
+    struct uses *uses;      /* of the trunk's calls; NULL where every expert is resident and no card */
+    const struct card_plan *cards;        /* n_cards 0: none */
+    const uint8_t *card_size_of;
+    const struct card_channel *card;      /* of each */
     struct heat_keeper *heat; /* NULL: nothing is known from earlier runs, and nothing kept */
 };
 struct paging;
@@ -54,6 +58,7 @@ struct paging_stats { /* since the start */
     uint32_t most_open;  /* demanded reads open at a time */
     uint32_t places, spare, residents; /* slabs of the policy, others; experts of the policy */
     int warm;            /* warm reads are still to come */
+    struct cards_stats cards;
 };
 /* Any thread. */
 void paging_stats(const struct paging *p, struct paging_stats *s);

@@ -1,0 +1,63 @@
+/* The tier of cards: which experts lie in cards' slots, their uploads, and the leaving of slots. A part of
+ * the steward's thread (paging.h), which calls it from its rounds and nowhere else.
+ *
+ * An expert goes to a card from its slabs and from nowhere else. While it lies on a card its table entry
+ * names the slot; what is left of it in RAM is RAM's business (the copy stays where all experts fit, else it
+ * is the first to be overwritten). When it leaves, the entry names the slab again, or nothing.
+ *
+ * Order of stores, as for a slab (shm/model/README.md rules 10 and 13; a card whose calls all come by the
+ * ring has no table of its own, so that the header is what confirms that it has left):
+ *   coming   slab held; order; the card's answer; header; entry; slab let go
+ *   leaving  entry; header; workers rung; fence; givings over; only then the slot is anybody's */
+#pragma once
+#include "coordinator/residency/card_plan.h"
+#include "coordinator/supervise/watch.h"
+#include "shm/orders.h"
+#include "shm/steward.h"
+
+struct card_channel {
+    uint32_t outbox;     /* of its worker */
+    uint32_t bell;       /* of its uploads */
+    struct orders *orders;
+    struct pager_box *answers;
+};
+struct cards_config { /* borrowed until cards_close */
+    const struct geometry *geo;
+    struct tables *tables;
+    struct bell *bells;
+    struct steward *steward;
+    struct watch **watch;
+    const struct card_plan *plan;
+    const uint8_t *size_of; /* by layer: its experts' class in the plan */
+    const struct card_channel *card;
+    /* RAM's side */
+    void *arg;
+    /* the slab in which the expert's bytes are whole now, and its epoch; PLACE_NONE */
+    uint32_t (*in_ram)(void *arg, uint32_t layer, uint32_t expert, uint64_t *epoch);
+    void (*hold)(void *arg, uint32_t slab, int more); /* +1: may not be overwritten; -1 */
+    void (*came)(void *arg, uint32_t layer, uint32_t expert); /* it lies on a card now */
+};
+struct cards;
+int cards_open(const struct cards_config *c, struct cards **out, struct err *e);
+void cards_close(struct cards *c); /* NULL is allowed */
+/* Of its uses: uses_drain tells it. */
+struct policy *cards_policy(struct cards *c);
+/* The place that the expert's entry names on a card, and its epoch; PLACE_NONE: it lies on none. c may be
+ * NULL. */
+uint32_t cards_place(const struct cards *c, uint32_t layer, uint32_t expert, uint64_t *epoch);
+/* The outbox of a card's place. */
+uint32_t cards_outbox(const struct cards *c, uint32_t place);
+/* Answers, slots that are over, new uploads. news: experts were used, or came to RAM, since the last round. Returns whether
+ * anything moved, or there is more to look at. */
+int cards_round(struct cards *c, int news);
+/* Is there an answer that no round has seen? */
+int cards_look(const struct cards *c);
+
+struct cards_stats { /* any thread */
+    uint32_t slots, experts; /* slots of all cards; taken by an expert that can be used */
+    uint64_t uploads, upload_bytes, left; /* since the start */
+    int filling;             /* free slots are being filled */
+    uint32_t held[MAX_CARDS]; /* experts on each card now */
+    uint64_t came[MAX_CARDS]; /* experts that ever arrived there */
+};
+void cards_stats(const struct cards *c, struct cards_stats *s);

@@ -1,0 +1,12 @@
+/* The life of a process that computes experts, from CTL_START to its end. */
+#pragma once
+#include "cpu-worker/map.h"
+
+struct process_more { /* what a program has besides */
+    void *arg;
+    /* the segments are mapped and checked, nothing is computed yet; may fill in the maps' pool */
+    int (*begin)(void *arg, const struct child *c, struct maps *m, struct err *e);
+    void (*end)(void *arg); /* also after an error, and without a begin */
+};
+/* more may be NULL. 0: it was told to end; negative: *e. */
+int process_run(const struct child *c, const struct process_more *more, struct err *e);
