@@ -991,6 +991,17 @@ static void host_stats(const struct engine *en, struct engine_stats *s)
     s->net_finds = atomic_load(&a->net_finds);
 }
 
+/* Another process wrote them: names come from a table of ours. */
+static void reads_stats(const struct pager_box *pb, struct engine_stats *s)
+{
+    static const char *const how[] = {"default", "measured", "fixed"};
+    uint64_t depth = atomic_load(&pb->count.depth), why = depth >> 32;
+
+    s->pager_read_bytes = (uint32_t)atomic_load(&pb->count.read_bytes);
+    s->pager_depth = (uint32_t)depth;
+    s->pager_how = why < sizeof how / sizeof *how ? how[why] : "?";
+}
+
 void engine_stats(const struct engine *en, struct engine_stats *s)
 {
     static const struct moe_counters none;
@@ -1033,6 +1044,7 @@ void engine_stats(const struct engine *en, struct engine_stats *s)
     s->declined = sc->declines;
     s->expert_reads = atomic_load(&pb->count.expert_reads);
     s->bytes_read = atomic_load(&pb->count.bytes);
+    reads_stats(pb, s);
     s->load_ns = en->load_ns;
     s->loaded_bytes = en->loaded_bytes;
     s->trunk_bytes = en->trunk_bytes;
@@ -1086,9 +1098,10 @@ void engine_print_processes(const struct engine *en)
                     (unsigned long long)s.worker[i].items, (unsigned long long)s.worker[i].rows,
                     (unsigned long long)s.worker[i].held);
         else if (i == 0)
-            fprintf(stderr, "  pid %-8d %-13s %llu expert reads, %llu bytes from the file\n",
+            fprintf(stderr,
+                    "  pid %-8d %-13s %llu expert reads, %llu bytes from the file, by %u KiB, %u out (%s)\n",
                     s.worker[i].pid, s.worker[i].name, (unsigned long long)s.expert_reads,
-                    (unsigned long long)s.bytes_read);
+                    (unsigned long long)s.bytes_read, s.pager_read_bytes >> 10, s.pager_depth, s.pager_how);
         else
             fprintf(stderr, "  pid %-8d %-13s %llu calls, %llu experts computed, %llu rows\n",
                     s.worker[i].pid, s.worker[i].name, (unsigned long long)s.worker[i].calls,

@@ -99,6 +99,8 @@ struct engine_stats {
     int resident;                   /* every expert has its slab: no policy */
     uint64_t amendments, declined;
     uint64_t expert_reads, bytes_read; /* by the pager, loading included */
+    uint32_t pager_read_bytes, pager_depth; /* its reads' size and the number of them out at most, now */
+    const char *pager_how; /* static; why these: "default", "measured", "fixed" */
     uint64_t load_ns, loaded_bytes;
     uint64_t trunk_bytes, slab_bytes, kv_bytes; /* sizes */
     uint64_t expert_bytes, expert_one_bytes; /* slabs that hold all experts, the largest one */

@@ -115,6 +115,38 @@ void *follow_orders(void *pager)
     return NULL;
 }
 
+void follow_size(struct pager *p)
+{
+    const struct tune *t = &p->tune;
+    struct tune_choice c = t->now;
+
+    if (!p->form->tunes) { /* each read has its thread: only the size can be given */
+        c.depth = p->form->depth;
+        c.low_depth = p->form->low_depth;
+    }
+    jobs_size(&p->jobs, c.read_bytes, c.depth, c.low_depth);
+    if (t->trying)
+        return;
+    atomic_store_explicit(&p->box->count.read_bytes, c.read_bytes, memory_order_relaxed);
+    atomic_store_explicit(&p->box->count.depth, c.depth | (uint64_t)t->how << 32, memory_order_relaxed);
+    atomic_store_explicit(&p->box->count.tuned_rate, (uint64_t)t->best, memory_order_relaxed);
+    atomic_store_explicit(&p->box->count.default_rate, (uint64_t)t->standard, memory_order_relaxed);
+}
+
+/* A read came: what is measured of it. */
+static void measure(struct pager *p, uint64_t bytes, int bounce)
+{
+    if (!p->form->tunes || p->tune.how != TUNE_DEFAULT ||
+        !tune_came(&p->tune, bytes, now_ns(), jobs_more(&p->jobs), bounce, jobs_urgent(&p->jobs)))
+        return;
+    follow_size(p);
+    if (p->tune.how == TUNE_MEASURED)
+        ctl_sendf(p->child->ctl, CTL_LOG, 2,
+                  "reads of %u KiB, %u out: %.2f GB/s while loading (512 KiB, 16 out: %.2f)",
+                  p->tune.now.read_bytes >> 10, p->tune.now.depth, p->tune.best * 1e-9,
+                  p->tune.standard * 1e-9);
+}
+
 struct job_read *follow_next(struct pager *p)
 {
     return p->stopping ? NULL : jobs_next(&p->jobs);
@@ -175,6 +207,7 @@ int follow_result(struct pager *p, struct job_read *r, int64_t got)
     const struct pager_file *f = &p->file[r->shard];
     const struct order *o = jobs_order(r);
     uint64_t off = r->off, bytes = r->bytes;
+    int bounce = r->bounce;
     struct pager_counters *c = &p->box->count;
     struct job_result res = jobs_result(&p->jobs, r, got);
 
@@ -184,6 +217,8 @@ int follow_result(struct pager *p, struct job_read *r, int64_t got)
     count(&c->retries, got < 0 && res.again);
     if (!f->direct && got > 0) /* the page cache keeps no weights */
         posix_fadvise(f->fd, (off_t)off, (off_t)bytes, POSIX_FADV_DONTNEED);
+    if (got > 0)
+        measure(p, (uint64_t)got, bounce);
     follow_outcome(p, &res, o);
     return res.again;
 }

@@ -7,7 +7,8 @@
 struct io_form {
     const char *name;   /* as in CONCLAVE_IO */
     uint32_t depth;     /* most reads out at a time */
-    uint32_t low_depth; /* of these, for prefetch and warm-up */
+    int tunes;          /* how many of them, and their size, is measured (tune.h) */
+    uint32_t low_depth; /* else: of these, for prefetch and warm-up */
     /* Begins: everything in p is there. Starts threads, hands over p->io. */
     int (*open)(struct pager *p, struct err *e);
     /* There may be new reads. Without the lock. */

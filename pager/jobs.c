@@ -24,7 +24,9 @@ _Static_assert(ORDER_PIECES <= 64, "a bit a piece");
 
 int jobs_init(struct jobs *js, uint32_t n_slots, uint32_t depth, uint32_t low_depth, struct err *e)
 {
-    *js = (struct jobs){.n_slots = n_slots, .depth = depth, .low_depth = low_depth};
+    *js = (struct jobs){.n_slots = n_slots, .depth = depth};
+
+    jobs_size(js, READ_BYTES, depth, low_depth);
     js->job = calloc(n_slots, sizeof *js->job);
     js->read = calloc(depth, sizeof *js->read);
     js->spare = calloc(depth, sizeof *js->spare);
@@ -45,6 +47,23 @@ void jobs_free(struct jobs *js)
     free(js->read);
     free(js->spare);
     *js = (struct jobs){0};
+}
+
+void jobs_size(struct jobs *js, uint32_t read_bytes, uint32_t limit, uint32_t low_limit)
+{
+    js->read_bytes = read_bytes;
+    js->limit = limit;
+    js->low_limit = low_limit;
+}
+
+int jobs_more(const struct jobs *js)
+{
+    return js->first[PRIO_DEMAND] || js->first[PRIO_PREFETCH] || js->first[PRIO_WARM];
+}
+
+int jobs_urgent(const struct jobs *js)
+{
+    return js->first[PRIO_DEMAND] && js->low_out;
 }
 
 static struct job *slot_of(const struct jobs *js, uint64_t number)
@@ -136,17 +155,18 @@ struct job_read *jobs_next(struct jobs *js)
     struct job_read *r;
     const struct order_piece *p;
     struct span s;
-    uint32_t id, prio;
+    uint32_t id, prio, most;
 
-    if (js->out == js->depth)
+    if (js->out >= js->limit) /* more are out: the limit was lowered */
         return NULL;
     for (prio = PRIO_DEMAND; prio <= PRIO_WARM && !j; prio++)
-        if (prio == PRIO_DEMAND || js->low_out < js->low_depth)
+        if (prio == PRIO_DEMAND || js->low_out < js->low_limit)
             j = js->first[prio];
     if (!j)
         return NULL;
     p = &j->o.piece[j->piece];
     s = span_of(p);
+    most = p->flags & PIECE_COPY ? READ_BYTES : js->read_bytes;
     id = js->spare[js->depth - ++js->out];
     r = &js->read[id];
     *r = (struct job_read){
@@ -155,7 +175,7 @@ struct job_read *jobs_next(struct jobs *js)
         .seg = p->seg,
         .off = s.off + j->at,
         .dst = p->dst + j->at,
-        .need = s.need - j->at < READ_BYTES ? s.need - j->at : READ_BYTES,
+        .need = s.need - j->at < most ? s.need - j->at : most,
         .piece = j->piece,
         .job = j,
     };

@@ -1,7 +1,7 @@
 /* Open orders and the reads they are cut into: which read is next, and what a read's result means.
  * Values in, values out: no descriptor, no thread, no clock; the caller holds the lock.
  *
- * An order becomes a job, a job's pieces become reads of at most READ_BYTES. Reads go out by
+ * An order becomes a job, a job's pieces become reads of at most read_bytes. Reads go out by
  * priority (demand, prefetch, warm-up), inside a priority in the order in which orders came to have
  * it. Prefetch and warm-up together never hold all places, so that a demanded read is never queued
  * behind them here.
@@ -18,10 +18,9 @@
 #include "shm/err.h"
 #include "shm/layout.h"
 
-/* One read in the kernel. Measured with fio on a virtual NVMe disk, direct random reads: from
- * 256 KiB and four reads at a time on, all sizes and depths gave the same 1.1 to 2.2 GB/s. Large
- * enough that the cost of a system call vanishes, small enough that a demanded read waits for
- * little. */
+/* One read in the kernel: a bounced one always, others until jobs_size says something else (tune.h).
+ * Large enough that the cost of a system call vanishes, small enough that a demanded read waits
+ * for little. */
 #define READ_BYTES (512u << 10)
 #define READ_ALIGN 4096u /* every offset, size and address of a direct read */
 
@@ -49,7 +48,9 @@ struct job_read {
 };
 
 struct jobs {
-    uint32_t n_slots, depth, low_depth;
+    uint32_t n_slots, depth;
+    uint32_t limit, low_limit;      /* reads out at most; of these not demanded (jobs_size) */
+    uint32_t read_bytes;            /* a read's, where it is not a bounced one */
     uint32_t out, low_out;          /* reads out or not yet copied; of these not demanded */
     uint32_t n_open;                /* orders */
     struct job *job;                /* n_slots, by order number */
@@ -63,6 +64,12 @@ struct jobs {
 /* depth: most reads out at a time; low_depth < depth of them for prefetch and warm-up (depth 1: 1).
  * Owns memory until jobs_free. */
 int jobs_init(struct jobs *js, uint32_t n_slots, uint32_t depth, uint32_t low_depth, struct err *e);
+/* From the next read on: reads of read_bytes (multiple of READ_ALIGN; bounced ones stay READ_BYTES), `limit`
+ * of them out (at most the depth of jobs_init), low_limit <= limit of these for prefetch and warm-up. */
+void jobs_size(struct jobs *js, uint32_t read_bytes, uint32_t limit, uint32_t low_limit);
+/* A job has reads to give; with PRIO_DEMAND; and reads are out that nobody waits for. */
+int jobs_more(const struct jobs *js);
+int jobs_urgent(const struct jobs *js);
 void jobs_free(struct jobs *js); /* all zero is allowed */
 
 /* Takes a checked ORDER_READ. -EEXIST: the slot's former order is still open (the coordinator's

@@ -158,11 +158,18 @@ static int take_files(struct pager *p, struct err *e)
 
 static int open_form(struct pager *p, const struct io_form *form, struct err *e)
 {
-    int rc = jobs_init(&p->jobs, p->geo.order_slots, form->depth, form->low_depth, e);
+    const char *fixed = getenv("CONCLAVE_READS");
+    int rc;
 
+    tune_init(&p->tune);
+    if (fixed && *fixed && tune_fix(&p->tune, fixed))
+        return err_set(e, -EINVAL, "CONCLAVE_READS is '%s' (KiB of a read x reads out, as 1024x8; at most %ux%u)",
+                       fixed, TUNE_READ >> 10, TUNE_DEPTH);
+    rc = jobs_init(&p->jobs, p->geo.order_slots, form->depth, form->low_depth, e);
     if (rc)
         return rc;
     p->form = form;
+    follow_size(p);
     rc = form->open(p, e);
     if (rc)
         jobs_free(&p->jobs);

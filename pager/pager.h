@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "pager/jobs.h"
+#include "pager/tune.h"
 #include "shm/child.h"
 #include "shm/err.h"
 #include "shm/layout.h"
@@ -38,6 +39,7 @@ struct pager {
 
     pthread_mutex_t lock;
     struct jobs jobs;     /* lock */
+    struct tune tune;     /* lock */
     int stopping;         /* lock: no read is begun any more */
     pthread_cond_t quiet; /* lock: stopping, and no read is out */
     int has_finisher, finish_end; /* lock */
@@ -67,6 +69,8 @@ void pager_trouble(struct pager *p, const struct err *e);
 
 /* The follower's thread: takes orders by number and hands their reads to the form, until ending. */
 void *follow_orders(void *pager);
+/* With the lock held: reads are as p->tune says from now on. */
+void follow_size(struct pager *p);
 /* For the forms of reading, with the lock held: the next read, or NULL (none, no place, stopping).
  */
 struct job_read *follow_next(struct pager *p);

@@ -10,10 +10,6 @@
 
 #include "pager/io.h"
 
-/* Reads in the kernel at a time. With READ_BYTES this is 8 MiB: what keeps a disk of 14 GB/s busy
- * for half a millisecond, and no more than a demanded read can wait for on a slow one. */
-#define DEPTH 16u
-#define LOW_DEPTH 12u
 #define BUFFER_BYTES (1ull << 30) /* the kernel's limit for one registered buffer */
 #define BUFFERS_MAX 16384u        /* ... and for their number */
 #define SUBMIT_TRIES 1000u        /* naps while the kernel has no memory for requests: a second */
@@ -52,7 +48,7 @@ static void submit(struct pager *p)
 static void prepare(struct pager *p, struct job_read *r)
 {
     struct uring *u = p->io;
-    /* never NULL: at most DEPTH reads are out, and the queue has room for more than them */
+    /* never NULL: at most TUNE_DEPTH reads are out, and the queue has room for more than them */
     struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
     int fd = u->files ? (int)r->shard : p->file[r->shard].fd;
     uint8_t *at = follow_place(p, r);
@@ -103,7 +99,7 @@ static void *reap(void *pager)
 {
     struct pager *p = pager;
     struct uring *u = p->io;
-    struct io_uring_cqe *cqe[DEPTH + 1];
+    struct io_uring_cqe *cqe[TUNE_DEPTH + 1];
     unsigned n;
     int rc, end = 0;
 
@@ -114,7 +110,7 @@ static void *reap(void *pager)
         if (rc < 0)
             give_up(p, "wait", rc);
         pthread_mutex_lock(&p->lock);
-        n = io_uring_peek_batch_cqe(&u->ring, cqe, DEPTH + 1);
+        n = io_uring_peek_batch_cqe(&u->ring, cqe, TUNE_DEPTH + 1);
         for (unsigned i = 0; i < n; i++)
             complete(p, cqe[i]);
         io_uring_cq_advance(&u->ring, n);
@@ -171,7 +167,7 @@ static void register_buffers(struct pager *p, struct uring *u)
 static int init_ring(struct io_uring *ring)
 {
     struct io_uring_probe *probe;
-    int rc = io_uring_queue_init(2 * DEPTH, ring, 0);
+    int rc = io_uring_queue_init(2 * TUNE_DEPTH, ring, 0);
 
     if (rc < 0)
         return rc;
@@ -227,8 +223,8 @@ static void close_ring(struct pager *p)
 }
 
 const struct io_form io_uring_form = {.name = "uring",
-                                      .depth = DEPTH,
-                                      .low_depth = LOW_DEPTH,
+                                      .depth = TUNE_DEPTH,
+                                      .tunes = 1,
                                       .open = open_ring,
                                       .kick = kick,
                                       .close = close_ring};

@@ -210,6 +210,7 @@ uint64_t shm_layout_hash(void)
         AT(orders, slot),
         sizeof(struct pager_counters),
         AT(pager_counters, cancelled),
+        AT(pager_counters, depth),
         ORDER_WHY_IO,
         PIECE_COPY,
         sizeof(struct pager_box),

@@ -363,7 +363,9 @@ struct pager_counters { /* relaxed, since the pager's start */
     _Atomic uint64_t cancelled, raised; /* orders answered as cancelled; raised while they were open */
     _Atomic uint64_t bad_checksums;     /* pieces */
     _Atomic uint64_t checked_bytes, checked_ns;
-    _Atomic uint64_t reserved[3];
+    /* how large reads are and how many are out now: pager/tune.h */
+    _Atomic uint64_t read_bytes, depth; /* depth | enum tune_how << 32: 0 default, 1 measured, 2 fixed */
+    _Atomic uint64_t tuned_rate, default_rate; /* measured: bytes/s of these, and of the default */
 };
 struct pager_box { /* the pager's outbox */
     LINE _Atomic uint64_t heartbeat;

@@ -380,6 +380,8 @@ void stats_put_engine(struct json_out *j, const struct engine_flags *f, const st
     put_u64(j, "net_finds", s->net_finds);
     put_u64(j, "expert_reads", s->expert_reads);
     put_u64(j, "bytes_read", s->bytes_read);
+    put_u64(j, "pager_read_bytes", s->pager_read_bytes);
+    put_u64(j, "pager_depth", s->pager_depth);
     put_u64(j, "major_faults", s->major_faults);
     put_workers(j, s);
 }
