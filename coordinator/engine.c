@@ -687,17 +687,16 @@ static uint64_t slab_total(const struct engine *en)
     return n;
 }
 
-/* Hot experts of earlier runs come before the first token. */
-static void warm_up(struct engine *en)
+/* What was read by heat, at the end: a line beside the text would tear it. */
+static void say_warm(struct engine *en)
 {
-    uint64_t start = now_ns();
     struct paging_stats s;
 
-    load_warm(en->paging, en->o->progress);
     paging_stats(en->paging, &s);
-    if (s.warm_reads)
-        note(en, "read %llu hot experts, %.3f GB in %.2f s", (unsigned long long)s.warm_reads,
-             (double)s.warm_bytes * 1e-9, (double)(now_ns() - start) * 1e-9);
+    if (s.warm_total)
+        note(en, "read %llu hot experts of earlier runs, %.3f GB; %llu were waited for%s",
+             (unsigned long long)s.warm_reads, (double)s.warm_bytes * 1e-9,
+             (unsigned long long)s.warm_raised, s.warm ? "; some were still to come" : "");
 }
 
 /* A pack: are the files it was made from still there, in case a block is damaged? */
@@ -791,7 +790,8 @@ static int open_all(struct engine *en, struct err *e)
         return rc;
     if ((rc = start_trunk(en, e)))
         return rc;
-    warm_up(en);
+    if (en->o->warm_first)
+        load_warm(en->paging, en->o->progress);
     return 0;
 }
 
@@ -854,8 +854,10 @@ int engine_run(const struct engine_options *o, int (*body)(struct engine *en, vo
     en->arg = arg;
     en->e = e;
     each_seg(en, not_open);
-    if (!open_all(en, e))
+    if (!open_all(en, e)) {
         status = run_team(en);
+        say_warm(en);
+    }
     if (routes_close(en->routes, e) && !status)
         status = 1;
     close_all(en);
@@ -1030,6 +1032,7 @@ void engine_stats(const struct engine *en, struct engine_stats *s)
     s->moves = ps.moves;
     s->warm_reads = ps.warm_reads;
     s->warm_bytes = ps.warm_bytes;
+    s->warm_raised = ps.warm_raised;
     s->lost_uses = ps.lost_uses;
     s->read_again = en->loaded_again + ps.again;
     s->most_open = ps.most_open;

@@ -34,6 +34,7 @@ struct engine_options {
     int every_row;     /* 1: logits of every token may be asked for (eval, perplexity) */
     enum policy_kind policy; /* which experts stay at hand where not all fit */
     int heat;          /* 1: begin with the experts that earlier runs used most, remember this run's */
+    int warm_first;    /* 1: these are read before the first token; 0: beside it, behind what is demanded */
     const char *record_routes; /* trunk/routes.h; NULL: no */
     int verify;        /* 1: a pack is read as a whole and checked first */
     int verbose;       /* 1: what was decided and why; 2: more */
@@ -91,7 +92,7 @@ struct engine_stats {
     uint64_t uploads, upload_bytes, card_moves; /* experts sent to cards; of these, in another's place */
     uint64_t demand_reads;          /* experts read because a call waited for them */
     uint64_t moves;                 /* experts that the policy took in */
-    uint64_t warm_reads, warm_bytes; /* experts read at the start, by heat */
+    uint64_t warm_reads, warm_bytes, warm_raised; /* experts read by heat; of these, waited for */
     uint64_t lost_uses;             /* uses that the policy was not told of */
     uint64_t read_again;            /* damaged parts of a pack, read from its original instead */
     uint32_t most_open;             /* demanded reads open at a time */

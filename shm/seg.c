@@ -6,6 +6,8 @@
 #include <fcntl.h>
 #include <numa.h>
 #include <numaif.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +19,8 @@
 #include "shm/size.h"
 
 #define PAGE 4096u
-#define POPULATE_STEP (16ull << 20) /* pages touched between two looks at what is left */
+#define POPULATE_STEP (16ull << 20) /* pages touched between two looks at what is left, by all threads */
+#define POPULATE_THREADS 4          /* each takes its part of a step */
 #define NAME_TRIES 8                 /* names are 64 random bits: a second try is already news */
 #define MB(x) ((double)(x) / (1 << 20))
 
@@ -146,29 +149,108 @@ int seg_create(enum seg_role role, uint32_t index, uint64_t bytes, int node, str
     return 0;
 }
 
+/* ---- pages ---- */
+
+struct populate { /* lock, but for s */
+    struct seg *s;
+    uint64_t next;   /* first byte that nobody has taken */
+    uint64_t step;   /* what a thread takes at a time */
+    uint64_t flying; /* taken, and not known to be allocated */
+    int rc;
+    struct err err;
+    pthread_mutex_t lock;
+    pthread_cond_t landed;
+};
+
+/* The next step: 1; 0: none left, or refused. All that is to come is compared with what is left: other
+ * programs may be taking memory as well. What our threads are allocating is partly gone from
+ * memory_left() already; where it is tight they are waited for. */
+static int take_step(struct populate *p, uint64_t *at, uint64_t *n)
+{
+    struct seg *s = p->s;
+    int got = 0;
+
+    pthread_mutex_lock(&p->lock);
+    while (!got && !p->rc && p->next < s->bytes) {
+        uint64_t left = memory_left();
+        *at = p->next;
+        *n = s->bytes - *at < p->step ? s->bytes - *at : p->step;
+        if (s->bytes - *at + p->flying <= left) {
+            p->next += *n;
+            p->flying += *n;
+            got = 1;
+        } else if (p->flying) {
+            pthread_cond_wait(&p->landed, &p->lock);
+        } else {
+            p->rc = err_set(&p->err, -ENOMEM,
+                            "segment %s.%u: %.1f of %.1f MB allocated, %.1f MB of memory left: free "
+                            "memory, raise the limit or use a smaller --ram",
+                            seg_role_name(s->role), s->index, MB(*at), MB(s->bytes), MB(left));
+        }
+    }
+    pthread_mutex_unlock(&p->lock);
+    return got;
+}
+
+/* 0 or a negative errno. */
+static int touch(uint8_t *p, uint64_t n)
+{
+#ifdef MADV_POPULATE_WRITE
+    if (!madvise(p, round_up(n, PAGE), MADV_POPULATE_WRITE))
+        return 0;
+    if (errno != EINVAL) /* EINVAL: Linux before 5.14, touched by hand below */
+        return -errno;
+#endif
+    for (uint64_t i = 0; i < n; i += PAGE) /* keeps what is there, whoever writes meanwhile */
+        atomic_fetch_or_explicit((_Atomic uint8_t *)p + i, 0, memory_order_relaxed);
+    return 0;
+}
+
+static void *populate(void *arg)
+{
+    struct populate *p = arg;
+    struct seg *s = p->s;
+    uint64_t at, n;
+
+    while (take_step(p, &at, &n)) {
+        int rc = touch((uint8_t *)s->base + at, n);
+        pthread_mutex_lock(&p->lock);
+        p->flying -= n;
+        if (rc && !p->rc)
+            p->rc = err_set(&p->err, rc, "segment %s.%u: cannot allocate %.1f MB at %.1f MB: %s",
+                            seg_role_name(s->role), s->index, MB(n), MB(at), strerror(-rc));
+        pthread_cond_broadcast(&p->landed);
+        pthread_mutex_unlock(&p->lock);
+    }
+    return NULL;
+}
+
+/* One for each CPU that this process may use, and no more than there are steps. */
+static int populate_threads(uint64_t bytes)
+{
+    uint64_t steps = bytes / POPULATE_STEP + 1;
+    cpu_set_t may;
+    int n = sched_getaffinity(0, sizeof may, &may) ? 1 : CPU_COUNT(&may);
+
+    n = n < POPULATE_THREADS ? n : POPULATE_THREADS;
+    return steps < (uint64_t)n ? (int)steps : n;
+}
+
 int seg_populate(struct seg *s, struct err *e)
 {
-    for (uint64_t at = 0; at < s->bytes; at += POPULATE_STEP) {
-        uint64_t n = s->bytes - at < POPULATE_STEP ? s->bytes - at : POPULATE_STEP;
-        uint64_t left = memory_left();
-        uint8_t *p = (uint8_t *)s->base + at;
+    struct populate p = {
+        .s = s, .lock = PTHREAD_MUTEX_INITIALIZER, .landed = PTHREAD_COND_INITIALIZER};
+    pthread_t thread[POPULATE_THREADS];
+    int n = populate_threads(s->bytes), started = 0;
 
-        if (s->bytes - at > left) /* all that is to come: others may be taking memory as well */
-            return err_set(e, -ENOMEM,
-                           "segment %s.%u: %.1f of %.1f MB allocated, %.1f MB of memory left: free "
-                           "memory, raise the limit or use a smaller --ram",
-                           seg_role_name(s->role), s->index, MB(at), MB(s->bytes), MB(left));
-#ifdef MADV_POPULATE_WRITE
-        if (!madvise(p, round_up(n, PAGE), MADV_POPULATE_WRITE))
-            continue;
-        if (errno != EINVAL) /* EINVAL: Linux before 5.14, touched by hand below */
-            return err_set(e, -errno, "segment %s.%u: cannot allocate %.1f MB at %.1f MB: %s",
-                           seg_role_name(s->role), s->index, MB(n), MB(at), strerror(errno));
-#endif
-        for (uint64_t i = 0; i < n; i += PAGE) /* keeps what is there, whoever writes meanwhile */
-            atomic_fetch_or_explicit((_Atomic uint8_t *)p + i, 0, memory_order_relaxed);
-    }
-    return 0;
+    p.step = POPULATE_STEP / (unsigned)n & -(uint64_t)PAGE;
+    /* a thread that cannot be had is one helper less */
+    while (started < n - 1 && !pthread_create(&thread[started], NULL, populate, &p))
+        started++;
+    populate(&p);
+    for (int i = 0; i < started; i++)
+        pthread_join(thread[i], NULL);
+    return p.rc ? err_set(e, p.rc, "%s", p.err.msg) : 0;
 }
 
 static int check_head(const struct seg_head *h, const struct seg *s, uint64_t file_bytes,

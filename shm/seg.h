@@ -60,9 +60,9 @@ int seg_map(int fd, enum seg_role role, uint32_t index, int writable, struct seg
 /* A second descriptor of the same segment that can only be mapped read-only: what a process that
  * must not write is given. The caller's to close. Negative: *e says why. */
 int seg_reader_fd(const struct seg *s, struct err *e);
-/* Allocates every page now, 16 MB at a time, and compares what is to come with memory_left() before each
- * step: of two programs that take memory at the same moment none is killed. Contents
- * stay. Refused: -ENOMEM; what was allocated stays until seg_close. */
+/* Allocates every page now, by a thread for each CPU (at most 4), 16 MB at a time, and compares what is to
+ * come with memory_left() before each step: of two programs that take memory at the same moment none is
+ * killed. Contents stay. Refused: -ENOMEM; what was allocated stays until seg_close. */
 int seg_populate(struct seg *s, struct err *e);
 void seg_close(struct seg *s);
 

@@ -19,7 +19,7 @@
 
 struct run_flags {
     const char *prompt, *file;
-    int escape, no_echo, ignore_eos, no_heat;
+    int escape, no_echo, ignore_eos, no_heat, warm_first;
     uint32_t n_ctx;
     int64_t n_predict; /* -1: no limit */
     /* sampling, as typed */
@@ -80,6 +80,11 @@ static const struct flag run_table[] = {
      .at = AT(no_heat),
      .help = "where not all experts fit: don't begin with those that earlier runs of this model used "
              "most, and don't remember this one's (in XDG_CACHE_HOME)"},
+    {.name = "warm-first",
+     .kind = FLAG_ON,
+     .at = AT(warm_first),
+     .help = "where not all experts fit: read those that earlier runs used most before the first token, "
+             "with a bar, and not beside it"},
     {.name = "temp|temperature",
      .arg = "T",
      .group = "sampling",
@@ -560,6 +565,7 @@ int cmd_run(int argc, char **argv)
     engine_flags_options(&r.engine, &o);
     o.n_ctx = r.flags.n_ctx;
     o.heat = !r.flags.no_heat;
+    o.warm_first = r.flags.warm_first;
     status = engine_run(&o, body, &r, &e);
 done:
     if (output_close(&r.stats, &e) && !status)

@@ -336,6 +336,7 @@ static void put_residency(struct json_out *j, const struct engine_flags *f, cons
     put_u64(j, "most_open_reads", s->most_open);
     put_u64(j, "warm_reads", s->warm_reads);
     put_u64(j, "warm_bytes", s->warm_bytes);
+    put_u64(j, "warm_raised", s->warm_raised);
     put_u64(j, "lost_uses", s->lost_uses);
     put_u64(j, "read_again", s->read_again);
     json_close_object(j);

@@ -27,12 +27,12 @@ struct slab {
     uint64_t order;         /* READING: the pager's */
     uint64_t last_use;      /* loose: as the policy knew it when it was decided about */
     uint32_t next, prev;    /* FREE or loose: of its list */
-    uint8_t class, warm;
+    uint8_t class, warm, raised; /* READING: by heat; and now demanded */
     uint8_t held;           /* uploads from it: stays as it is */
 };
 
 struct counters { /* written by the thread, read by any */
-    _Atomic uint64_t reads, moves, warm_reads, warm_bytes, warm_total, lost_uses, warm_left, again;
+    _Atomic uint64_t reads, moves, warm_reads, warm_bytes, warm_total, lost_uses, warm_left, warm_raised, again;
     _Atomic uint32_t most_open, residents;
 };
 
@@ -154,6 +154,7 @@ static void read_into(struct paging *p, uint32_t i, uint32_t layer, uint32_t exp
     s->layer = layer;
     s->expert = expert;
     s->warm = prio == PRIO_WARM;
+    s->raised = 0;
     s->order = p->next_order++;
     *reading(p, s->order) = i;
     *place_of(p, layer, expert) = i;
@@ -346,6 +347,21 @@ static int fetch(struct paging *p, uint32_t layer, uint32_t expert)
     return 1;
 }
 
+/* Somebody waits for what is being read by heat: from now on as if it had been demanded. An order that
+ * raises is answered at once, and nobody looks at that answer. */
+static void raise_read(struct paging *p, uint32_t i)
+{
+    struct slab *s = &p->slab[i];
+    struct order o = {.number = p->next_order, .kind = ORDER_RAISE, .prio = PRIO_DEMAND, .target = s->order};
+
+    if (s->state != SLAB_READING || !s->warm || s->raised || !room(p))
+        return;
+    s->raised = 1;
+    p->next_order++;
+    add(&p->count.warm_raised, 1);
+    order_publish(p->c.geo, p->c.orders, &o, &p->c.bells[p->c.pager_outbox], &p->c.pager->asleep);
+}
+
 /* The hottest of earlier runs, into places that nobody has taken yet. */
 static int warm_up(struct paging *p)
 {
@@ -385,7 +401,7 @@ static const struct order *order_of(const struct paging *p, const struct slab *s
 static int read_again(struct paging *p, uint32_t i)
 {
     struct slab *s = &p->slab[i];
-    struct order o = {.number = p->next_order, .prio = s->warm ? PRIO_WARM : PRIO_DEMAND};
+    struct order o = {.number = p->next_order, .prio = s->warm && !s->raised ? PRIO_WARM : PRIO_DEMAND};
 
     if (!pieces_expert_again(p->c.pieces, s->layer, s->expert, i, &o))
         return 0;
@@ -487,7 +503,12 @@ static int serve(struct paging *p)
         moved |= give(p, &p->need[i]);
     for (size_t i = 0; i < p->n_needs && i < MAX_NEEDS; i++) {
         const struct need *n = &p->need[i];
-        if (n->why == NEED_PLACE && *place_of(p, n->layer, n->expert) == PLACE_NONE && !on_card(p, n->layer, n->expert))
+        uint32_t at = *place_of(p, n->layer, n->expert);
+        if (n->why != NEED_PLACE)
+            continue;
+        if (at != PLACE_NONE)
+            raise_read(p, at);
+        else if (!on_card(p, n->layer, n->expert))
             moved |= fetch(p, n->layer, n->expert);
     }
     return moved;
@@ -823,6 +844,7 @@ void paging_stats(const struct paging *p, struct paging_stats *s)
         .warm_reads = now_of(&n->warm_reads),
         .warm_bytes = now_of(&n->warm_bytes),
         .warm_total = now_of(&n->warm_total),
+        .warm_raised = now_of(&n->warm_raised),
         .lost_uses = now_of(&n->lost_uses),
         .again = now_of(&n->again),
         .most_open = atomic_load_explicit(&n->most_open, memory_order_relaxed),

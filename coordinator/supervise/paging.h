@@ -42,7 +42,7 @@ struct paging_config { /* borrowed until paging_stop */
 struct paging;
 /* Starts the thread; board->watch is 1 from then on, so workers may sleep. Experts that the heat
  * keeper knows are read into the policy's places from then on, the hottest first, behind whatever is
- * demanded. */
+ * demanded; one that is demanded meanwhile is raised, and places that are taken by then stay so. */
 int paging_start(const struct paging_config *c, struct paging **out, struct err *e);
 /* Ends the thread; the heat keeper has the heat then. */
 void paging_stop(struct paging *p);
@@ -53,6 +53,7 @@ struct paging_stats { /* since the start */
     uint64_t moves;   /* experts that became the policy's, not counting warm ones */
     uint64_t warm_reads, warm_bytes; /* by heat, at the start */
     uint64_t warm_total; /* bytes of all that will be */
+    uint64_t warm_raised; /* of warm_reads: demanded before they had come */
     uint64_t lost_uses;  /* the policy was not told */
     uint64_t again;      /* experts whose block was damaged, read from a pack's original */
     uint32_t most_open;  /* demanded reads open at a time */

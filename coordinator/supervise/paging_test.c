@@ -42,6 +42,9 @@ struct world {
     struct model m; /* any that is no pack */
     struct pieces pieces;
     struct paging *paging;
+    struct heat_keeper *heat;
+    uint64_t raised[8]; /* orders that are to be demanded now */
+    uint32_t n_raised;
     int lies[SLABS_MAX]; /* layer * EXPERTS + expert, NOTHING */
     struct order open[64];
     uint32_t n_open;
@@ -86,7 +89,8 @@ static void make_tables(struct world *w, const struct expert_layer *layer)
 }
 
 /* slabs: how many of the largest expert the budget holds. The last two layers' experts are larger. */
-static void world_open(struct world *w, uint32_t n_nodes, uint32_t slabs, enum policy_kind policy)
+/* heat: of earlier worlds, in XDG_CACHE_HOME. */
+static void world_open_heat(struct world *w, uint32_t n_nodes, uint32_t slabs, enum policy_kind policy, int heat)
 {
     struct expert_layer layer[LAYERS] = {0};
     struct paging_config pc;
@@ -134,6 +138,7 @@ static void world_open(struct world *w, uint32_t n_nodes, uint32_t slabs, enum p
         printf("%s\n", e.msg);
         abort();
     }
+    w->heat = heat ? heat_keeper_open(w->m.g, LAYERS, EXPERTS) : NULL;
     w->pieces = (struct pieces){.m = &w->m, .geo = &w->g, .tables = w->tables, .original = UINT32_MAX};
     pc = (struct paging_config){.geo = &w->g,
                                 .board = w->board,
@@ -150,7 +155,8 @@ static void world_open(struct world *w, uint32_t n_nodes, uint32_t slabs, enum p
                                 .pieces = &w->pieces,
                                 .slabs = &w->plan,
                                 .policy = policy,
-                                .uses = w->uses};
+                                .uses = w->uses,
+                                .heat = w->heat};
     for (uint32_t k = 0; k < n_nodes; k++)
         pc.owner[k] = PROC_FIRST_WORKER + k;
     if (paging_start(&pc, &w->paging, &e)) {
@@ -159,9 +165,15 @@ static void world_open(struct world *w, uint32_t n_nodes, uint32_t slabs, enum p
     }
 }
 
+static void world_open(struct world *w, uint32_t n_nodes, uint32_t slabs, enum policy_kind policy)
+{
+    world_open_heat(w, n_nodes, slabs, policy, 0);
+}
+
 static void world_close(struct world *w)
 {
     paging_stop(w->paging);
+    heat_keeper_close(w->heat);
     gguf_close(w->m.g);
     free(w->board);
     free(w->bells);
@@ -198,10 +210,17 @@ static int pager_take(struct world *w)
     int any = 0;
 
     while (w->n_open < 64 && order_take(&w->g, w->orders, w->next_order, &w->open[w->n_open])) {
-        w->lies[slab_of(w, &w->open[w->n_open])] = NOTHING;
-        w->n_open++;
+        struct order *o = &w->open[w->n_open];
         w->next_order++;
         any = 1;
+        if (o->kind == ORDER_RAISE) {
+            CHECK(w->n_raised < 8 && o->prio == PRIO_DEMAND, "order %lu raises to %u", o->number, o->prio);
+            w->raised[w->n_raised++ % 8] = o->target;
+            order_done(&w->g, w->pager, o->number, ORDER_WHY_OK, 0);
+            continue;
+        }
+        w->lies[slab_of(w, o)] = NOTHING;
+        w->n_open++;
     }
     return any;
 }
@@ -439,6 +458,58 @@ static void overlap(uint32_t n_nodes)
     world_close(&w);
 }
 
+/* The next start reads what was used before, behind whatever is demanded; what is demanded while it is
+ * being read so is not read twice, but raised, once. */
+static void warm_start(uint32_t n_nodes)
+{
+    const uint32_t before[] = {0, 1, 2, 3}, now[] = {2, 3, 4, 5};
+    char dir[] = "/tmp/conclave-warm-XXXXXX", command[80];
+    uint32_t warm = 0, found = 0;
+    struct paging_stats s;
+    struct world w;
+
+    if (!mkdtemp(dir))
+        abort();
+    setenv("XDG_CACHE_HOME", dir, 1);
+    world_open_heat(&w, n_nodes, 40, POLICY_HEAT, 1);
+    CHECK_EQ(publish(&w, 0, before, 4), 4);
+    finish(&w, 0);
+    paging_stats(w.paging, &s);
+    CHECK_EQ(s.warm_reads, 0);
+    world_close(&w);
+
+    world_open_heat(&w, n_nodes, 40, POLICY_HEAT, 1);
+    CHECK_EQ(orders_open(&w, 4), 4);
+    for (uint32_t i = 0; i < w.n_open; i++)
+        warm += w.open[i].prio == PRIO_WARM && w.open[i].expert < 4;
+    CHECK_EQ(warm, 4);
+    CHECK_EQ(publish(&w, 0, now, 4), 4);
+    CHECK_EQ(orders_open(&w, 6), 6);
+    for (uint32_t round = 0; round < 2 * PATIENCE && w.n_raised < 2; round++) {
+        pager_take(&w);
+        pause_a_little(round);
+    }
+    CHECK_EQ(w.n_raised, 2);
+    for (uint32_t i = 0; i < w.n_open; i++)
+        for (uint32_t k = 0; k < 2; k++)
+            found += w.open[i].number == w.raised[k] && (w.open[i].expert == 2 || w.open[i].expert == 3);
+    CHECK_EQ(found, 2);
+    finish(&w, 0);
+    while (w.n_open) /* the two that nobody waited for */
+        pager_answer(&w, 0);
+    for (uint32_t round = 0; round < 2 * PATIENCE && (paging_stats(w.paging, &s), s.warm); round++)
+        pause_a_little(round);
+    CHECK_EQ(s.warm, 0);
+    CHECK_EQ(s.warm_reads, 4);
+    CHECK_EQ(s.warm_raised, 2);
+    CHECK_EQ(s.reads, 2);
+    CHECK(at_hand(&w, 0, 0) && at_hand(&w, 0, 1), "what was read by heat is not at hand");
+    world_close(&w);
+    snprintf(command, sizeof command, "rm -r %s", dir);
+    CHECK_EQ(system(command), 0);
+    unsetenv("XDG_CACHE_HOME");
+}
+
 /* Few slabs: a place that is named and not stamped stands, however many others wait. */
 static void named_stands(void)
 {
@@ -497,6 +568,8 @@ int main(void)
 {
     overlap(1);
     overlap(2);
+    warm_start(1);
+    warm_start(2);
     named_stands();
     for (uint32_t n_nodes = 1; n_nodes <= 2; n_nodes++)
         for (int policy = POLICY_HEAT; policy <= POLICY_LFU; policy++) {

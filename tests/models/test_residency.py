@@ -110,8 +110,15 @@ def heat_files():
 
 cold, first, first_bytes = run()
 check(len(heat_files()) == 1, "heat files after a run: %s" % heat_files())
+first_heat = open(heat_files()[0], "rb").read()
 check(first["warm_reads"] == 0 and first["misses"] == first["demand_reads"], "a cold start: %s" % first)
-warm, second, second_bytes = run()
+beside, s, _ = run()  # how far the warm reads get before an expert is demanded is the disk's to say
+check(beside.stdout == cold.stdout, "another answer with heat read beside it")
+check(0 < s["warm_reads"] <= s["places"] and s["warm_raised"] <= s["warm_reads"], "warm reads: %s" % s)
+check(s["demand_reads"] + s["warm_raised"] <= s["misses"], "a miss that a warm read met was read again: %s" % s)
+with open(heat_files()[0], "wb") as f:  # as after the first run
+    f.write(first_heat)
+warm, second, second_bytes = run("--warm-first")
 check(warm.stdout == cold.stdout, "another answer with heat")
 check(second["warm_reads"] == second["places"], "warm reads: %s" % second)
 check(second["misses"] < first["misses"] and second_bytes < first_bytes,
