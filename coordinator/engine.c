@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,6 +65,9 @@ struct engine {
     struct team *team;
     _Atomic uint64_t disk_call;
     struct uses *uses;  /* not all experts are resident */
+    struct ahead *ahead;
+    struct prefetch prefetch; /* this thread's */
+    uint64_t ahead_steps;
     struct heat_keeper *heat;
     struct routes *routes;
     uint64_t load_ns, loaded_bytes, loaded_again, step_ns, steps;
@@ -494,15 +498,24 @@ static int load(struct engine *en, struct err *e)
     return find_weights(en, e);
 }
 
+static int with_cards(const struct engine *en)
+{
+    return en->o->cards || en->o->n_cards;
+}
+
 /* What the paging's policy knows: uses of experts, and those of earlier runs. */
 static int start_memory(struct engine *en, struct err *e)
 {
-    size_t bytes = round_up(sizeof *en->uses, 64);
+    size_t bytes = round_up(sizeof *en->uses, 64), list = round_up(sizeof *en->ahead, 64);
 
     en->uses = aligned_alloc(64, bytes);
-    if (!en->uses)
+    if (!with_cards(en)) /* with them nothing is read ahead yet */
+        en->ahead = aligned_alloc(64, list);
+    if (!en->uses || (!with_cards(en) && !en->ahead))
         return err_set(e, -ENOMEM, "no memory for the experts' uses");
     memset(en->uses, 0, bytes);
+    if (en->ahead)
+        memset(en->ahead, 0, list);
     if (en->o->heat && !en->plan.slabs.resident)
         en->heat = heat_keeper_open(en->m->g, en->plan.geo.n_layers, en->plan.geo.n_experts);
     return 0;
@@ -526,6 +539,10 @@ static void told_layer(void *arg, uint32_t layer, uint32_t used, const int32_t *
 static void told_expert(void *arg, uint32_t layer, uint32_t expert, uint32_t n_tokens)
 {
     uses_note(((struct engine *)arg)->uses, layer, expert, n_tokens);
+}
+static void told_foreseen(void *arg, uint32_t layer, const uint32_t *experts, uint32_t n)
+{
+    ahead_tell(((struct engine *)arg)->ahead, layer, experts, n);
 }
 /* The steward's thread, of every call of an executor that is a worker. */
 static void told_call(void *arg, const struct call *c)
@@ -575,7 +592,9 @@ static int start_host(struct engine *en, struct err *e)
 
 static struct moe_told told(struct engine *en)
 {
-    return (struct moe_told){.step = told_step,
+    return (struct moe_told){.foreseen = en->ahead ? told_foreseen : NULL,
+                             .foresee = &en->prefetch.on,
+                             .step = told_step,
                              .layer = en->routes ? told_layer : NULL,
                              .expert = en->uses ? told_expert : NULL,
                              .arg = en};
@@ -641,6 +660,8 @@ static int start_trunk(struct engine *en, struct err *e)
         mc.card_slot0[c] = c * (en->cards.n_slots / en->cards.n_cards);
     }
     pc.uses = en->uses;
+    pc.ahead = en->ahead;
+    prefetch_start(&en->prefetch, en->ahead ? en->o->prefetch : PREFETCH_OFF);
     mc.told = told(en);
     pc.heat = en->heat;
     if (en->o->cards) {
@@ -758,6 +779,8 @@ static int decide(struct engine *en, struct err *e)
 {
     int rc;
 
+    if ((en->o->cards || en->o->n_cards) && en->o->prefetch == PREFETCH_ON)
+        return err_set(e, -EINVAL, "--prefetch on: nothing is read ahead with --cards; leave one of them out");
     if ((rc = model_open(en->o->model_path, 0, &en->m, e)) || (rc = arch_program(en->m, &en->prog, e)))
         return rc;
     for (size_t i = 0; i < en->m->n_warnings; i++)
@@ -831,6 +854,7 @@ static void close_all(struct engine *en)
         weights_close(&en->weights);
     free(en->weight_at);
     free(en->uses);
+    free(en->ahead);
     free(en->feed);
     free(en->card_size_of);
     free(en->trunk_off);
@@ -926,6 +950,20 @@ void engine_dump(struct engine *en, struct dump *d)
         exec_dump(en->exec, d ? dump_one : NULL, d);
 }
 
+/* A pass of one token took so long. */
+static void judge_prefetch(struct engine *en, uint64_t ns)
+{
+    uint32_t trials = en->prefetch.trials;
+    struct paging_stats s;
+
+    paging_stats(en->paging, &s);
+    en->ahead_steps += (uint64_t)en->prefetch.on;
+    prefetch_passed(&en->prefetch, ns, s.ahead_used + s.ahead_late, s.ahead_wasted);
+    if (en->prefetch.trials != trials)
+        note(en, "reading ahead %s: it %s %.1f %% of a token's time", en->prefetch.on ? "on" : "off",
+             en->prefetch.gain < 0 ? "cost" : "saved", 100 * fabs(en->prefetch.gain));
+}
+
 const float *engine_step(struct engine *en, const struct step *s)
 {
     uint64_t start = now_ns();
@@ -937,7 +975,10 @@ const float *engine_step(struct engine *en, const struct step *s)
     for (uint32_t i = 0; i < s->n_out; i++)
         assert(s->out[i] < s->n_tokens);
     logits = en->host ? trunk_host_step(en->host, s) : exec_step(en->exec, en->team, s);
-    en->step_ns += now_ns() - start;
+    start = now_ns() - start;
+    en->step_ns += start;
+    if (en->ahead && s->n_tokens == 1)
+        judge_prefetch(en, start);
     en->steps++;
     return logits;
 }
@@ -1034,6 +1075,14 @@ void engine_stats(const struct engine *en, struct engine_stats *s)
     s->warm_bytes = ps.warm_bytes;
     s->warm_raised = ps.warm_raised;
     s->lost_uses = ps.lost_uses;
+    s->ahead_used = ps.ahead_used;
+    s->ahead_late = ps.ahead_late;
+    s->ahead_wasted = ps.ahead_wasted;
+    s->ahead_dropped = ps.ahead_dropped;
+    s->ahead_steps = en->ahead_steps;
+    s->ahead_trials = en->prefetch.trials;
+    s->ahead_on = en->prefetch.on;
+    s->ahead_gain = en->prefetch.gain;
     s->read_again = en->loaded_again + ps.again;
     s->most_open = ps.most_open;
     s->uploads = ps.cards.uploads;

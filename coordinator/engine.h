@@ -11,6 +11,7 @@
 
 #include "coordinator/model/model.h"
 #include "coordinator/residency/policy.h"
+#include "coordinator/residency/prefetch.h"
 #include "trunk/step.h"
 #include "kernels/attention/attention.h"
 #include "shm/err.h"
@@ -33,6 +34,7 @@ struct engine_options {
     int cards;         /* 1: the trunk's program runs in an emulated card's worker (--cards emu:1) */
     int every_row;     /* 1: logits of every token may be asked for (eval, perplexity) */
     enum policy_kind policy; /* which experts stay at hand where not all fit */
+    enum prefetch_mode prefetch; /* are the next layer's likely experts read before they are called? */
     int heat;          /* 1: begin with the experts that earlier runs used most, remember this run's */
     int warm_first;    /* 1: these are read before the first token; 0: beside it, behind what is demanded */
     const char *record_routes; /* trunk/routes.h; NULL: no */
@@ -93,6 +95,12 @@ struct engine_stats {
     uint64_t demand_reads;          /* experts read because a call waited for them */
     uint64_t moves;                 /* experts that the policy took in */
     uint64_t warm_reads, warm_bytes, warm_raised; /* experts read by heat; of these, waited for */
+    uint64_t ahead_used, ahead_late; /* read ahead and called for: there in time, on the way */
+    uint64_t ahead_wasted, ahead_dropped; /* and not called for: read, not begun */
+    uint64_t ahead_steps;           /* passes with reading ahead */
+    uint32_t ahead_trials;          /* decisions of --prefetch auto */
+    int ahead_on;                   /* at the end */
+    double ahead_gain;              /* part of a pass's time that the last trial saved */
     uint64_t lost_uses;             /* uses that the policy was not told of */
     uint64_t read_again;            /* damaged parts of a pack, read from its original instead */
     uint32_t most_open;             /* demanded reads open at a time */

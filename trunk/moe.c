@@ -245,6 +245,28 @@ void moe_begin(struct moe *m, uint32_t layer, uint32_t used, const float *x, con
     m->count_of.call_ns += now_ns() - start;
 }
 
+int moe_foresees(const struct moe *m)
+{
+    return m->c.told.foreseen && m->c.told.foresee && *m->c.told.foresee;
+}
+
+void moe_foresee(struct moe *m, uint32_t layer, const uint32_t *experts, uint32_t n)
+{
+    uint32_t absent[MAX_TOP_K] = {0}, k = 0;
+
+    for (uint32_t i = 0; i < n && k < MAX_TOP_K; i++) {
+        uint32_t seen = 0;
+        while (seen < k && absent[seen] != experts[i])
+            seen++;
+        if (seen == k && !atomic_load_explicit(table_entry(m->c.tables, m->c.geo, layer, experts[i]),
+                                               memory_order_relaxed))
+            absent[k++] = experts[i];
+    }
+    m->c.told.foreseen(m->c.told.arg, layer, absent, k);
+    if (k && m->c.rings)
+        bell_ring(&m->c.bells[PROC_STEWARD], &m->c.board->asleep_steward);
+}
+
 /* Is every share of the call answered DONE by its present owner? Remembers how far it came. */
 static int complete(struct moe *m, struct open_call *o)
 {

@@ -20,6 +20,8 @@ struct moe_told {
     void (*step)(void *arg, uint32_t n_tokens);
     void (*layer)(void *arg, uint32_t layer, uint32_t used, const int32_t *ids);
     void (*expert)(void *arg, uint32_t layer, uint32_t expert, uint32_t n_tokens);
+    void (*foreseen)(void *arg, uint32_t layer, const uint32_t *experts, uint32_t n);
+    const int *foresee; /* the leader's: not 0 while it is worth the trouble; NULL: never */
     void *arg;
 };
 struct moe_config {
@@ -44,6 +46,12 @@ struct moe_config {
 struct moe;
 int moe_open(const struct moe_config *c, struct moe **out, struct err *e);
 void moe_close(struct moe *m);
+
+/* Is anybody to be told what a later layer will choose? */
+int moe_foresees(const struct moe *m);
+/* Leader, between a layer's moe_begin and moe_finish: n experts of a later layer that are likely to be
+ * chosen, some perhaps twice. Tells those that are not at hand, and rings the steward. */
+void moe_foresee(struct moe *m, uint32_t layer, const uint32_t *experts, uint32_t n);
 
 /* Leader: a pass of the trunk begins, n_tokens together. */
 void moe_step(struct moe *m, uint32_t n_tokens);

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "trunk/exec.h"
+#include "trunk/ahead.h"
 #include "trunk/moe.h"
 #include "kernels/matmul/finish.h"
 #include "kernels/matmul/matmul.h"
@@ -40,6 +41,9 @@ struct exec {
     uint8_t *scratch; /* attention, per thread */
     size_t scratch_bytes;
     int n_scratch;
+    struct ahead_layer *ahead; /* by op, of OP_MOE_CALL */
+    struct ahead_space guess;
+    uint32_t *likely; /* (AHEAD_TOKENS, top_k) */
     /* the step */
     const struct step *s;
     struct team *team;
@@ -112,10 +116,16 @@ int exec_open(const struct exec_config *c, struct exec **out, struct err *e)
     x->buf = calloc(p->n_buffers + 1, sizeof *x->buf);
     x->state = calloc(p->n_states + 1, sizeof *x->state);
     x->plan = calloc(p->n_ops + 1, 1);
+    x->ahead = calloc(p->n_ops + 1, sizeof *x->ahead);
+    x->likely = malloc(AHEAD_TOKENS * (p->top_k + 1) * sizeof *x->likely);
     x->cos = (float *)pages(rope);
     x->sin = (float *)pages(rope);
-    if (!x->buf || !x->state || !x->plan || !x->cos || !x->sin)
+    if (!x->buf || !x->state || !x->plan || !x->cos || !x->sin || !x->ahead || !x->likely ||
+        ahead_space(p, &x->guess))
         goto no_memory;
+    for (uint32_t i = 0; i < p->n_ops; i++)
+        if (p->op[i].kind == OP_MOE_CALL)
+            x->ahead[i] = ahead_find(p, i);
     for (uint32_t i = 0; i < p->n_buffers; i++) {
         const struct prog_buffer *b = &p->buffer[i];
         x->buf[i].data = zeroed((size_t)rows_of(x, i) * b->width * 4);
@@ -169,6 +179,9 @@ void exec_close(struct exec *x)
     free(x->buf);
     free(x->state);
     free(x->plan);
+    free(x->ahead);
+    free(x->likely);
+    ahead_free(&x->guess);
     free(x->scratch);
     free(x->keep);
     free(x);
@@ -368,6 +381,20 @@ static void run_pick(struct exec *x, const struct op *op, struct part p)
         memcpy(row_f32(x, op->out, i), row_f32(x, op->in[0], x->s->out[i]), width * sizeof(float));
 }
 
+/* While the workers compute this layer's experts. */
+static void foresee(struct exec *x, const struct op *op)
+{
+    const struct ahead_layer *a = &x->ahead[op - x->c.prog->op];
+    uint32_t n = x->s->n_tokens;
+
+    if (!a->norm || n > AHEAD_TOKENS || !moe_foresees(x->c.moe))
+        return;
+    for (uint32_t t = 0; t < n; t++)
+        ahead_choose(x->c.prog, x->c.weight, a, row_f32(x, a->norm->in[0], t), &x->guess,
+                     x->likely + (size_t)t * a->router->n[1]);
+    moe_foresee(x->c.moe, a->layer, x->likely, n * a->router->n[1]);
+}
+
 static void run_op(struct exec *x, const struct op *op, struct part p, int team)
 {
     switch ((enum op_kind)op->kind) {
@@ -401,6 +428,7 @@ static void run_op(struct exec *x, const struct op *op, struct part p, int team)
     case OP_MOE_CALL:
         moe_begin(x->c.moe, op->n[0], op->n[1], x->buf[op->in[0]].data, x->buf[op->in[1]].data,
                   x->s->n_tokens);
+        foresee(x, op);
         break;
     case OP_MOE_SUM:
         moe_finish(x->c.moe, x->team, (int)p.thread, (int)p.n, team, x->buf[op->in[1]].data,

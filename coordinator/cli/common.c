@@ -43,6 +43,9 @@ static int take_cards(const char *value, void *to, char *wanted, size_t room)
     return 0;
 }
 
+_Static_assert(PREFETCH_AUTO == 0 && PREFETCH_ON == 1 && PREFETCH_OFF == 2, "the choices are in this order");
+static const char prefetch_choices[] = "auto|on|off";
+
 #define AT(x) offsetof(struct engine_flags, x)
 const struct flag engine_flag_table[] = {
     {.name = "model",
@@ -87,6 +90,13 @@ const struct flag engine_flag_table[] = {
      .choices = policy_choices,
      .help = "with --ram: which experts stay in memory: heat (learned from use), lru (used last) or "
              "lfu (used most)"},
+    {.name = "prefetch",
+     .arg = "MODE",
+     .kind = FLAG_CHOICE,
+     .at = AT(prefetch),
+     .choices = prefetch_choices,
+     .help = "with --ram: read the next layer's likely experts while this layer is computed: on, off, or "
+             "auto (where it is measured to save time in this run); not with --cards"},
     {.name = "nodes",
      .arg = "N",
      .kind = FLAG_U32,
@@ -139,7 +149,7 @@ const struct flag engine_flag_table[] = {
     {.kind = 0},
 };
 const char engine_flags_notes[] =
-    "-t, --ram, --cache-policy, --nodes, --cards and --batch change speed and memory, never a bit of the result: the bytes "
+    "-t, --ram, --cache-policy, --prefetch, --nodes, --cards and --batch change speed and memory, never a bit of the result: the bytes "
     "depend "
     "on the model file, the tokens, --kv and the sampling settings alone.\n"
     "Sizes: 800M, 1.5G; K, M, G, T are powers of 1024.";
@@ -161,6 +171,7 @@ void engine_flags_options(const struct engine_flags *f, struct engine_options *o
     o->n_cards = f->cards.n;
     o->card_bytes = f->cards.bytes;
     o->policy = (enum policy_kind)f->policy;
+    o->prefetch = (enum prefetch_mode)f->prefetch;
     o->record_routes = f->record_routes;
     o->verbose = f->verbose;
     o->verify = f->verify;
@@ -320,6 +331,23 @@ static void put_workers(struct json_out *j, const struct engine_stats *s)
     json_close_array(j);
 }
 
+/* Experts read before a call named them, and whether one did. */
+static void put_prefetch(struct json_out *j, const struct engine_stats *s)
+{
+    json_key(j, "prefetch");
+    json_open_object(j);
+    put_u64(j, "on", (uint64_t)s->ahead_on);
+    put_u64(j, "steps", s->ahead_steps);
+    put_u64(j, "trials", s->ahead_trials);
+    json_key(j, "saved");
+    json_put_f64(j, s->ahead_gain);
+    put_u64(j, "in_time", s->ahead_used);
+    put_u64(j, "late", s->ahead_late);
+    put_u64(j, "wasted", s->ahead_wasted);
+    put_u64(j, "dropped", s->ahead_dropped);
+    json_close_object(j);
+}
+
 /* Where experts were found. Hits and misses count items: one expert of one call. */
 static void put_residency(struct json_out *j, const struct engine_flags *f, const struct engine_stats *s)
 {
@@ -339,6 +367,7 @@ static void put_residency(struct json_out *j, const struct engine_flags *f, cons
     put_u64(j, "warm_raised", s->warm_raised);
     put_u64(j, "lost_uses", s->lost_uses);
     put_u64(j, "read_again", s->read_again);
+    put_prefetch(j, s);
     json_close_object(j);
 }
 

@@ -17,7 +17,7 @@ struct engine_flags {
         uint64_t bytes; /* of each pool */
         int trunk;      /* 1: another computes the trunk */
     } cards;
-    int kv, policy, verbose, processes, verify;
+    int kv, policy, prefetch, verbose, processes, verify;
 };
 extern const struct flag engine_flag_table[];
 extern const char engine_flags_notes[]; /* for help */

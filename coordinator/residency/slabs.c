@@ -1,8 +1,8 @@
 /* No I/O, no clock: what a budget of bytes becomes. */
 #include "coordinator/residency/slabs.h"
 
-/* Spare slabs of a class: one for each expert that a token uses of a layer, so that all of a layer's
- * misses can be read at once, but no more than this part of the class: they hold experts too (the ones
+/* Spare slabs of a class: two for each expert that a token uses of a layer, so that all of a layer's
+ * misses can be read at once, and the next layer's be read ahead, but no more than this part of the class: they hold experts too (the ones
  * that left last), only the policy does not choose which. */
 #define SPARE_PART 8
 
@@ -24,7 +24,7 @@ static void set_aside(uint32_t top_k, struct slab_plan *p)
 
     for (uint32_t s = 0; s <= largest; s++) {
         uint32_t n = p->pools.places[s] / SPARE_PART;
-        p->spare[s] = n < top_k ? n : top_k;
+        p->spare[s] = n < 2 * top_k ? n : 2 * top_k;
     }
     if (!p->spare[largest] && p->n_slabs > 1)
         p->spare[largest] = 1;

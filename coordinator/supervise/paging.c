@@ -18,6 +18,12 @@ enum slab_state {
     SLAB_READING,
     SLAB_RESIDENT,
 };
+enum ahead_state { /* of a slab whose expert was read before a call named it */
+    AHEAD_NO,
+    AHEAD_READ,    /* no call has named it yet */
+    AHEAD_DROPPED, /* the read was cancelled, the answer is to come */
+    AHEAD_RAISED,  /* a call has come to wait for it */
+};
 /* An expert is the policy's or not; the slab of one that is not, of one that left last or was not
  * admitted, is loose: what it holds is at hand until another expert is read into it. */
 struct slab {
@@ -28,10 +34,12 @@ struct slab {
     uint64_t last_use;      /* loose: as the policy knew it when it was decided about */
     uint32_t next, prev;    /* FREE or loose: of its list */
     uint8_t class, warm, raised; /* READING: by heat; and now demanded */
+    uint8_t ahead;          /* enum ahead_state */
     uint8_t held;           /* uploads from it: stays as it is */
 };
 
 struct counters { /* written by the thread, read by any */
+    _Atomic uint64_t ahead_used, ahead_late, ahead_wasted, ahead_dropped;
     _Atomic uint64_t reads, moves, warm_reads, warm_bytes, warm_total, lost_uses, warm_left, warm_raised, again;
     _Atomic uint32_t most_open, residents;
 };
@@ -48,7 +56,9 @@ struct paging {
     uint64_t next_order, next_epoch;
     uint32_t *reading;     /* by order number modulo the ring: its slab until the answer is taken */
     uint32_t *busy, n_busy; /* slabs leaving or being read */
-    uint32_t n_demanded, n_warm; /* of these, reads by what they are for */
+    uint32_t n_demanded, n_warm, n_ahead; /* of these, reads by what they are for */
+    uint64_t ahead_seen;   /* the trunk's newest list, what it named, how far it was ordered */
+    uint32_t ahead_layer, ahead_at, ahead_end, foreseen[AHEAD_MOST];
     uint32_t *warm, warm_at, warm_end; /* layer * n_experts + expert: to be read, the hottest first */
     int stuck;             /* something waits for stamps that ring nobody here: look again soon */
     size_t n_needs;
@@ -150,17 +160,22 @@ static void read_into(struct paging *p, uint32_t i, uint32_t layer, uint32_t exp
     pieces_expert(p->c.pieces, layer, expert, i, &o);
     if (p->damaged[expert_at(p, layer, expert)] && pieces_expert_again(p->c.pieces, layer, expert, i, &o))
         add(&p->count.again, 1);
+    if (prio == PRIO_PREFETCH) /* who calls for it reads it again */
+        o.flags |= ORDER_SOFT;
     s->state = SLAB_READING;
     s->layer = layer;
     s->expert = expert;
     s->warm = prio == PRIO_WARM;
     s->raised = 0;
+    s->ahead = prio == PRIO_PREFETCH ? AHEAD_READ : AHEAD_NO;
     s->order = p->next_order++;
     *reading(p, s->order) = i;
     *place_of(p, layer, expert) = i;
     p->busy[p->n_busy++] = i;
     if (s->warm) {
         p->n_warm++;
+    } else if (s->ahead) {
+        p->n_ahead++;
     } else {
         add(&p->count.reads, 1);
         if (++p->n_demanded > atomic_load_explicit(&p->count.most_open, memory_order_relaxed))
@@ -182,6 +197,18 @@ static void leave(struct paging *p, uint32_t i)
     if (p->c.geo->n_nodes > 1)
         steward_ring_workers(p->steward);
     *place_of(p, s->layer, s->expert) = PLACE_NONE;
+    if (s->ahead == AHEAD_READ)
+        add(&p->count.ahead_wasted, 1);
+    s->ahead = AHEAD_NO;
+}
+
+/* The read of a slab is over. */
+static void read_ended(struct paging *p, const struct slab *s)
+{
+    int low = s->ahead == AHEAD_READ || s->ahead == AHEAD_DROPPED;
+
+    *(s->warm ? &p->n_warm : low ? &p->n_ahead : &p->n_demanded) -= 1;
+    *reading(p, s->order) = PLACE_NONE;
 }
 
 /* The bytes are there: header on every node, then the entry. */
@@ -189,8 +216,8 @@ static void arrive(struct paging *p, uint32_t i)
 {
     struct slab *s = &p->slab[i];
 
-    *(s->warm ? &p->n_warm : &p->n_demanded) -= 1;
-    *reading(p, s->order) = PLACE_NONE;
+    read_ended(p, s);
+    s->ahead = s->ahead == AHEAD_READ || s->ahead == AHEAD_DROPPED ? AHEAD_READ : AHEAD_NO;
     s->state = SLAB_RESIDENT;
     s->epoch = p->next_epoch++;
     for (uint32_t k = 0; k < p->c.geo->n_nodes; k++)
@@ -242,7 +269,23 @@ static void dismiss(struct paging *p, uint32_t layer, uint32_t expert)
         set_loose(p, i);
 }
 
-/* Loose experts that were used again and are worth a place now: two names change, nothing is read. */
+/* The policy's answer for an expert that has a slab of its own and is in no list: two names change, nothing
+ * is read. Returns whether it is the policy's now. */
+static int admit_slab(struct paging *p, uint32_t i)
+{
+    struct slab *s = &p->slab[i];
+    struct policy_answer a = policy_admit(p->policy, s->layer, s->expert, 0, NULL, NULL);
+
+    if ((a.verdict != POLICY_FREE && a.verdict != POLICY_REPLACE) || a.place != s->class)
+        return 0;
+    if (a.verdict == POLICY_REPLACE)
+        dismiss(p, a.layer, a.expert);
+    admit(p, s->layer, s->expert, s->class);
+    add(&p->count.moves, 1);
+    return 1;
+}
+
+/* Loose experts that were used again and are worth a place now. */
 static void promote(struct paging *p)
 {
     for (uint32_t class = 0; class < p->c.slabs->pools.n; class++) {
@@ -250,21 +293,16 @@ static void promote(struct paging *p)
         for (int more = i != list; more; i = next) {
             struct slab *s = &p->slab[i];
             uint64_t used = policy_last_use(p->policy, s->layer, s->expert);
-            struct policy_answer a;
             more = i != last;
             next = s->next;
             if (used == s->last_use || on_card(p, s->layer, s->expert))
                 continue;
+            if (s->ahead)
+                add(&p->count.ahead_used, 1);
+            s->ahead = AHEAD_NO;
             unlink_slab(p, i);
-            a = policy_admit(p->policy, s->layer, s->expert, 0, NULL, NULL);
-            if ((a.verdict == POLICY_FREE || a.verdict == POLICY_REPLACE) && a.place == class) {
-                if (a.verdict == POLICY_REPLACE)
-                    dismiss(p, a.layer, a.expert);
-                admit(p, s->layer, s->expert, class);
-                add(&p->count.moves, 1);
-            } else {
+            if (!admit_slab(p, i))
                 set_loose(p, i);
-            }
         }
     }
 }
@@ -347,19 +385,97 @@ static int fetch(struct paging *p, uint32_t layer, uint32_t expert)
     return 1;
 }
 
-/* Somebody waits for what is being read by heat: from now on as if it had been demanded. An order that
- * raises is answered at once, and nobody looks at that answer. */
-static void raise_read(struct paging *p, uint32_t i)
+/* ---- reading ahead ---- */
+
+/* About the read of a slab. Needs room. */
+static void order_about(struct paging *p, const struct slab *s, enum order_kind kind)
+{
+    struct order o = {.number = p->next_order++, .kind = kind, .prio = PRIO_DEMAND, .layer = s->layer,
+                      .expert = s->expert, .target = s->order};
+
+    order_publish(p->c.geo, p->c.orders, &o, &p->c.bells[p->c.pager_outbox], &p->c.pager->asleep);
+}
+
+/* Somebody waits for what is being read by heat, or ahead: from now on as if it had been demanded. An order
+ * that raises is answered at once, and nobody looks at that answer. Returns whether the books changed. */
+static int raise_read(struct paging *p, uint32_t i)
 {
     struct slab *s = &p->slab[i];
-    struct order o = {.number = p->next_order, .kind = ORDER_RAISE, .prio = PRIO_DEMAND, .target = s->order};
 
-    if (s->state != SLAB_READING || !s->warm || s->raised || !room(p))
-        return;
-    s->raised = 1;
-    p->next_order++;
-    add(&p->count.warm_raised, 1);
-    order_publish(p->c.geo, p->c.orders, &o, &p->c.bells[p->c.pager_outbox], &p->c.pager->asleep);
+    if (s->state != SLAB_READING || !room(p))
+        return 0;
+    if (s->warm && !s->raised) {
+        order_about(p, s, ORDER_RAISE);
+        s->raised = 1;
+        add(&p->count.warm_raised, 1);
+        return 0;
+    }
+    if (s->ahead != AHEAD_READ)
+        return 0;
+    order_about(p, s, ORDER_RAISE);
+    s->ahead = AHEAD_RAISED;
+    p->n_ahead--;
+    p->n_demanded++;
+    add(&p->count.ahead_late, 1);
+    admit_slab(p, i);
+    return 1;
+}
+
+/* Reads for a layer that has been called meanwhile, or that were foreseen before that. */
+static void drop_reads(struct paging *p, uint32_t layer)
+{
+    for (uint32_t n = 0; n < p->n_busy && p->n_ahead; n++) {
+        struct slab *s = &p->slab[p->busy[n]];
+        if (s->state != SLAB_READING || s->ahead != AHEAD_READ || s->layer == layer || !room(p))
+            continue;
+        order_about(p, s, ORDER_CANCEL);
+        s->ahead = AHEAD_DROPPED;
+    }
+}
+
+/* A read ahead was cancelled or failed: a call that wants the expert orders its own. */
+static void give_up(struct paging *p, uint32_t i)
+{
+    struct slab *s = &p->slab[i];
+
+    read_ended(p, s);
+    add(&p->count.ahead_dropped, 1);
+    *place_of(p, s->layer, s->expert) = PLACE_NONE;
+    if (policy_resident(p->policy, s->layer, s->expert)) {
+        policy_leave(p->policy, s->layer, s->expert);
+        atomic_fetch_sub_explicit(&p->count.residents, 1, memory_order_relaxed);
+    }
+    s->ahead = AHEAD_NO;
+    set_free(p, i);
+}
+
+/* What the trunk has named last, into spare slabs; about half of them are left to calls. */
+static int read_ahead(struct paging *p)
+{
+    uint32_t class, n, most, moved = 0;
+
+    if (!p->policy || !p->c.ahead)
+        return 0;
+    if (ahead_take(p->c.ahead, &p->ahead_seen, &p->ahead_layer, p->foreseen, &n)) {
+        p->ahead_at = 0;
+        p->ahead_end = n;
+        drop_reads(p, p->ahead_layer);
+    }
+    class = p->class_of[p->ahead_layer];
+    most = p->c.slabs->spare[class] < 2 ? 0 : (p->c.slabs->spare[class] + 1) / 2;
+    for (; p->ahead_at < p->ahead_end; moved = 1) {
+        uint32_t expert = p->foreseen[p->ahead_at], i;
+        if (p->n_ahead >= most || !room(p))
+            break;
+        p->ahead_at++;
+        if (*place_of(p, p->ahead_layer, expert) != PLACE_NONE)
+            continue;
+        i = take_spare(p, class);
+        if (i == PLACE_NONE)
+            break;
+        read_into(p, i, p->ahead_layer, expert, PRIO_PREFETCH);
+    }
+    return (int)moved;
 }
 
 /* The hottest of earlier runs, into places that nobody has taken yet. */
@@ -450,6 +566,12 @@ static int advance(struct paging *p)
             set_free(p, i);
         } else {
             int answer = order_answer(p->c.geo, p->c.pager, s->order);
+            if (answer < 0 && s->ahead) {
+                p->busy[n] = p->busy[--p->n_busy];
+                give_up(p, i);
+                moved = 1;
+                continue;
+            }
             if (!answer || (answer < 0 && order_of(p, s)->flags & ORDER_SOFT &&
                             (!room(p) || read_again(p, i)))) {
                 n++;
@@ -504,12 +626,11 @@ static int serve(struct paging *p)
     for (size_t i = 0; i < p->n_needs && i < MAX_NEEDS; i++) {
         const struct need *n = &p->need[i];
         uint32_t at = *place_of(p, n->layer, n->expert);
-        if (n->why != NEED_PLACE)
+        if (n->why != NEED_PLACE || (at == PLACE_NONE && on_card(p, n->layer, n->expert)))
             continue;
-        if (at != PLACE_NONE)
-            raise_read(p, at);
-        else if (!on_card(p, n->layer, n->expert))
-            moved |= fetch(p, n->layer, n->expert);
+        if (n->layer == p->ahead_layer) /* it has spoken */
+            p->ahead_end = p->ahead_at;
+        moved |= at == PLACE_NONE ? fetch(p, n->layer, n->expert) : raise_read(p, at);
     }
     return moved;
 }
@@ -548,6 +669,8 @@ static int look(void *arg)
         return LOOK_FOUND;
     if (p->c.heat && heat_keeper_wants(p->c.heat))
         return LOOK_FOUND;
+    if (p->c.ahead && ahead_new(p->c.ahead, p->ahead_seen))
+        return LOOK_FOUND;
     for (uint32_t n = 0; n < p->n_busy; n++)
         if (p->slab[p->busy[n]].state == SLAB_READING &&
             order_answer(p->c.geo, p->c.pager, p->slab[p->busy[n]].order))
@@ -580,6 +703,7 @@ static void *run(void *arg)
         p->stuck = 0;
         arrived = moved = advance(p);
         moved |= serve(p);
+        moved |= read_ahead(p);
         moved |= warm_up(p);
         moved |= p->cards && cards_round(p->cards, arrived || p->c.uses->tail != tail);
         tail = p->c.uses ? p->c.uses->tail : 0;
@@ -845,6 +969,10 @@ void paging_stats(const struct paging *p, struct paging_stats *s)
         .warm_bytes = now_of(&n->warm_bytes),
         .warm_total = now_of(&n->warm_total),
         .warm_raised = now_of(&n->warm_raised),
+        .ahead_used = now_of(&n->ahead_used),
+        .ahead_late = now_of(&n->ahead_late),
+        .ahead_wasted = now_of(&n->ahead_wasted),
+        .ahead_dropped = now_of(&n->ahead_dropped),
         .lost_uses = now_of(&n->lost_uses),
         .again = now_of(&n->again),
         .most_open = atomic_load_explicit(&n->most_open, memory_order_relaxed),

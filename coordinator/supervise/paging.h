@@ -2,6 +2,7 @@
  * on disk a place, has the pager read it, grants it by amendments. The only writer of the tables, the
  * amendments and (after loading) the orders. Which experts stay at hand is residency/policy.h's to say. */
 #pragma once
+#include "coordinator/residency/ahead.h"
 #include "coordinator/residency/slabs.h"
 #include "coordinator/residency/uses.h"
 #include "coordinator/supervise/cards.h"
@@ -37,6 +38,7 @@ struct paging_config { /* borrowed until paging_stop */
     const struct card_plan *cards;        /* n_cards 0: none */
     const uint8_t *card_size_of;
     const struct card_channel *card;      /* of each */
+    const struct ahead *ahead; /* what the trunk foresees; NULL: nothing is read ahead */
     struct heat_keeper *heat; /* NULL: nothing is known from earlier runs, and nothing kept */
 };
 struct paging;
@@ -54,6 +56,8 @@ struct paging_stats { /* since the start */
     uint64_t warm_reads, warm_bytes; /* by heat, at the start */
     uint64_t warm_total; /* bytes of all that will be */
     uint64_t warm_raised; /* of warm_reads: demanded before they had come */
+    uint64_t ahead_used, ahead_late; /* read ahead and called for: there in time, on the way */
+    uint64_t ahead_wasted, ahead_dropped; /* and not called for: read, not begun */
     uint64_t lost_uses;  /* the policy was not told */
     uint64_t again;      /* experts whose block was damaged, read from a pack's original */
     uint32_t most_open;  /* demanded reads open at a time */

@@ -39,6 +39,8 @@ struct world {
     struct watch *watch;
     struct slab_plan plan;
     struct uses *uses;
+    struct ahead *ahead;
+    uint32_t cancelled; /* orders */
     struct model m; /* any that is no pack */
     struct pieces pieces;
     struct paging *paging;
@@ -127,6 +129,7 @@ static void world_open_heat(struct world *w, uint32_t n_nodes, uint32_t slabs, e
     w->orders = zeroed(orders_bytes(&w->g));
     w->pager = zeroed(pager_box_bytes(&w->g));
     w->uses = zeroed(sizeof *w->uses);
+    w->ahead = zeroed(sizeof *w->ahead);
     for (uint32_t k = 0; k < n_nodes; k++)
         w->box[PROC_FIRST_WORKER + k] = zeroed(outbox_bytes(&w->g));
     for (uint32_t i = 0; i < SLABS_MAX; i++)
@@ -156,7 +159,8 @@ static void world_open_heat(struct world *w, uint32_t n_nodes, uint32_t slabs, e
                                 .slabs = &w->plan,
                                 .policy = policy,
                                 .uses = w->uses,
-                                .heat = w->heat};
+                                 .heat = w->heat,
+                                 .ahead = w->ahead};
     for (uint32_t k = 0; k < n_nodes; k++)
         pc.owner[k] = PROC_FIRST_WORKER + k;
     if (paging_start(&pc, &w->paging, &e)) {
@@ -182,6 +186,7 @@ static void world_close(struct world *w)
     free(w->orders);
     free(w->pager);
     free(w->uses);
+    free(w->ahead);
     free(w->tables);
     for (uint32_t k = 0; k < w->g.n_nodes; k++)
         free(w->box[PROC_FIRST_WORKER + k]);
@@ -204,22 +209,42 @@ static uint32_t slab_of(struct world *w, const struct order *o)
     return i;
 }
 
+/* A read that is told to be cancelled ends well as often as not. */
+static void pager_control(struct world *w, const struct order *o)
+{
+    uint32_t i = 0;
+
+    while (i < w->n_open && w->open[i].number != o->target)
+        i++;
+    order_done(&w->g, w->pager, o->number, ORDER_WHY_OK, 0);
+    if (o->kind == ORDER_RAISE) {
+        CHECK(o->prio == PRIO_DEMAND, "order %lu raises to %u", o->number, o->prio);
+        w->raised[w->n_raised++ % 8] = o->target;
+    }
+    w->cancelled += o->kind == ORDER_CANCEL;
+    if (i < w->n_open && o->kind == ORDER_RAISE)
+        w->open[i].prio = o->prio;
+    if (i < w->n_open && o->kind == ORDER_CANCEL && random_of(w, 2)) {
+        order_done(&w->g, w->pager, o->target, ORDER_WHY_CANCELLED, 0);
+        w->open[i] = w->open[--w->n_open];
+    }
+    ring(w);
+}
+
 /* Takes orders that are there; from then on their slabs hold nothing. Returns whether there was one. */
 static int pager_take(struct world *w)
 {
     int any = 0;
 
     while (w->n_open < 64 && order_take(&w->g, w->orders, w->next_order, &w->open[w->n_open])) {
-        struct order *o = &w->open[w->n_open];
+        struct order o = w->open[w->n_open];
         w->next_order++;
         any = 1;
-        if (o->kind == ORDER_RAISE) {
-            CHECK(w->n_raised < 8 && o->prio == PRIO_DEMAND, "order %lu raises to %u", o->number, o->prio);
-            w->raised[w->n_raised++ % 8] = o->target;
-            order_done(&w->g, w->pager, o->number, ORDER_WHY_OK, 0);
+        if (o.kind != ORDER_READ) {
+            pager_control(w, &o);
             continue;
         }
-        w->lies[slab_of(w, o)] = NOTHING;
+        w->lies[slab_of(w, &o)] = NOTHING;
         w->n_open++;
     }
     return any;
@@ -540,6 +565,56 @@ static void named_stands(void)
     world_close(&w);
 }
 
+static void foresee(struct world *w, uint32_t layer, const uint32_t *expert, uint32_t n)
+{
+    ahead_tell(w->ahead, layer, expert, n);
+    ring(w);
+}
+
+/* What is foreseen is read behind what is called for; a call that comes to wait for it raises the read,
+ * one that finds it there counts it as used, one of another layer drops it. */
+static void foreseen(void)
+{
+    const uint32_t first[] = {0, 1}, second[] = {4, 5}, third[] = {8, 9};
+    struct paging_stats s;
+    struct world w;
+
+    world_open(&w, 1, 40, POLICY_HEAT);
+    publish(&w, 0, first, 2);
+    CHECK_EQ(orders_open(&w, 2), 2);
+    foresee(&w, 1, second, 2);
+    CHECK_EQ(orders_open(&w, 4), 4);
+    CHECK(w.open[0].prio == PRIO_DEMAND && w.open[2].prio == PRIO_PREFETCH && w.open[3].prio == PRIO_PREFETCH);
+    CHECK(w.open[2].layer == 1 && w.open[2].expert == 4 && w.open[3].expert == 5);
+    pager_answer(&w, 3);
+    finish(&w, 0);
+    for (uint32_t round = 0; round < 2 * PATIENCE && !at_hand(&w, 1, 5); round++)
+        pause_a_little(round);
+    CHECK(at_hand(&w, 1, 5), "what was read ahead is not at hand");
+    publish(&w, 1, second, 2);
+    finish(&w, 0);
+    foresee(&w, 2, third, 2);
+    CHECK_EQ(orders_open(&w, 2), 2);
+    publish(&w, 2, third, 2);
+    orders_open(&w, 2);
+    CHECK_EQ(w.n_raised, 2);
+    CHECK(w.n_open == 2 && w.open[0].prio == PRIO_DEMAND && w.open[1].prio == PRIO_DEMAND);
+    finish(&w, 0);
+    foresee(&w, 0, third, 2);
+    CHECK_EQ(orders_open(&w, 2), 2);
+    foresee(&w, 1, third, 0);
+    orders_open(&w, 3);
+    CHECK_EQ(w.cancelled, 2);
+    while (w.n_open)
+        pager_answer(&w, 0);
+    publish(&w, 1, first, 2);
+    finish(&w, 0);
+    paging_stats(w.paging, &s);
+    CHECK(s.ahead_used + s.ahead_late == 4 && s.ahead_late >= 2, "%llu used, %llu late",
+          (unsigned long long)s.ahead_used, (unsigned long long)s.ahead_late);
+    world_close(&w);
+}
+
 /* Every size of cache, policy and number of nodes; calls of a token and of prompts that name every
  * expert; reads and stamps in any order. */
 static void stress(uint32_t n_nodes, uint32_t slabs, enum policy_kind policy)
@@ -556,10 +631,14 @@ static void stress(uint32_t n_nodes, uint32_t slabs, enum policy_kind policy)
         if (!count)
             expert[count++] = n % EXPERTS;
         publish(&w, n % LAYERS, expert, count);
+        for (uint32_t i = 0; i < USED; i++)
+            expert[i] = random_of(&w, EXPERTS);
+        if (random_of(&w, 4))
+            foresee(&w, (n + random_of(&w, 2)) % LAYERS, expert, USED);
         finish(&w, 1);
     }
     paging_stats(w.paging, &s);
-    CHECK(s.residents <= s.places && s.reads >= s.residents, "%u residents, %u places, %llu reads", s.residents,
+    CHECK(s.residents <= s.places && s.reads + s.ahead_used + s.ahead_late >= s.residents, "%u residents, %u places, %llu reads", s.residents,
           s.places, (unsigned long long)s.reads);
     world_close(&w);
 }
@@ -571,6 +650,7 @@ int main(void)
     warm_start(1);
     warm_start(2);
     named_stands();
+    foreseen();
     for (uint32_t n_nodes = 1; n_nodes <= 2; n_nodes++)
         for (int policy = POLICY_HEAT; policy <= POLICY_LFU; policy++) {
             static const uint32_t slabs[] = {1, 2, 3, 6, 20, 44};

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Bytes of the logits for every combination of nodes, threads, --ram and batch, for every golden model
-and the demo model: one value each. The cache policies take turns. The slabs stay inside --ram, experts
+and the demo model: one value each. The cache policies take turns, reading ahead is on, or off. The slabs stay inside --ram, experts
 are read more than once where they do not fit, and every node computes rows."""
 import itertools
 import json
@@ -23,6 +23,8 @@ def prompts():
 
 check = Checks()
 policies = itertools.cycle(("heat", "lru", "heat", "lfu", "heat"))
+read_ahead = 0
+ahead = itertools.cycle(("on", "on", "off"))
 for name, model, tokens in prompts():
     base = Eval(model, tokens, "--nodes", 1, "-t", 1, "--batch", 1)
     if not check(base.ok, "%s: %s" % (name, base.error())):
@@ -37,7 +39,7 @@ for name, model, tokens in prompts():
             for threads in (1, 2):
                 for batch in (1, len(tokens)):
                     args = ("--nodes", nodes, "-t", threads, "--ram", ram, "--batch", batch,
-                            "--cache-policy", next(policies))
+                            "--cache-policy", next(policies), "--prefetch", next(ahead))
                     what = "%s %s" % (name, " ".join(map(str, args)))
                     r = Eval(model, tokens, *args)
                     if not check(r.ok, "%s: %s" % (what, r.error())):
@@ -55,4 +57,9 @@ for name, model, tokens in prompts():
                     elif ram <= whole // 2 and batch == 1 and len(tokens) >= 20:
                         check(s["expert_reads"] > experts, "%s: %d reads of %d experts: none twice?" %
                               (what, s["expert_reads"], experts))
+        # nearly all at hand: spare places enough to read ahead into
+        r = Eval(model, tokens, "--nodes", nodes, "--ram", whole * 7 // 8, "--batch", 1, "--prefetch", "on")
+        if check(r.ok and r.logits == base.logits, "%s --nodes %d, reading ahead: other bytes" % (name, nodes)):
+            read_ahead += sum(r.stats["residency"]["prefetch"][k] for k in ("in_time", "late", "wasted"))
+check(read_ahead > 0, "nothing was read ahead")
 check.end()

@@ -96,9 +96,9 @@ cache = os.path.join(tmp, "cache")
 os.environ["XDG_CACHE_HOME"] = cache
 
 
-def run(*more, n=64):
+def run(*more, n=64, ahead="off"):
     p = conclave("run", "-m", STORY, "--ram", "3500K", "-p", SHORT, "-n", n, "--temp", 0, "--ignore-eos", "--stats",
-                 stats_file, *more)
+                 stats_file, "--prefetch", ahead, *more)
     check(p.returncode == 0, "run %s: %s" % (more, p.stderr))
     s = json.load(open(stats_file))
     return p, s["residency"], s["bytes_read"] - s["loaded_bytes"] - s["residency"]["warm_bytes"]
@@ -126,6 +126,9 @@ check(second["misses"] < first["misses"] and second_bytes < first_bytes,
       (second["misses"], second_bytes, first["misses"], first_bytes))
 _, third, _ = run("--no-heat")
 check(third == first, "--no-heat is no cold start: %s" % third)
+p, s, _ = run("--no-heat", "--ram", "5M", ahead="on")  # room for spare places
+check(p.stdout == cold.stdout, "another answer with reading ahead")
+check(s["prefetch"]["steps"] >= 63 and s["prefetch"]["in_time"] + s["prefetch"]["late"] > 0, "read ahead: %s" % s)
 before = open(heat_files()[0], "rb").read()
 p = conclave("eval", "-m", STORY, "--tokens", "1,2,3", "--ram", "3500K", "--greedy", 4, "--stats", stats_file)
 check(json.load(open(stats_file))["residency"]["warm_reads"] == 0 and open(heat_files()[0], "rb").read() == before,
