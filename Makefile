@@ -47,9 +47,9 @@ REF := -fno-tree-vectorize
 AVX2 := $(if $(SAN),,-O3) -mavx2 -mfma -mf16c
 AVX512 := $(if $(SAN),,-O3) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx2 -mfma -mf16c
 
-SRC := $(sort $(wildcard kernels/*.c kernels/*/*.c shm/*.c trunk/*.c coordinator/*.c coordinator/*/*.c \
+SRC := $(sort $(wildcard kernels/*.c kernels/*/*.c shm/*.c coordinator/*.c coordinator/*/*.c \
 	coordinator/*/*/*.c cpu-worker/*.c pager/*.c gpu-worker/*.c))
-HDR := $(sort $(wildcard kernels/*.h kernels/*/*.h shm/*.h trunk/*.h coordinator/*.h coordinator/*/*.h \
+HDR := $(sort $(wildcard kernels/*.h kernels/*/*.h shm/*.h coordinator/*.h coordinator/*/*.h \
 	coordinator/*/*/*.h cpu-worker/*.h pager/*.h gpu-worker/*.h))
 CUDA_SRC := $(sort $(wildcard kernels/*/*.cu gpu-worker/*.cu))
 CUDA_HDR := $(sort $(wildcard kernels/*.cuh kernels/*/*.cuh gpu-worker/*.cuh))
@@ -57,8 +57,8 @@ pick = $(filter $(1),$(SRC))
 LIBSRC := $(filter-out %_test.c %_fuzz.c %_bench.c %/main.c,$(SRC))
 KERNELS := $(filter kernels/%,$(LIBSRC))
 SHM := $(filter shm/%,$(LIBSRC))
-TRUNK := $(filter trunk/%,$(LIBSRC))
-COORD := $(filter coordinator/%,$(LIBSRC))
+TRUNK := $(filter coordinator/trunk/exec/%,$(LIBSRC))
+COORD := $(filter-out $(TRUNK),$(filter coordinator/%,$(LIBSRC)))
 CPUW := $(filter cpu-worker/%,$(LIBSRC))
 GPUW := $(filter gpu-worker/%,$(LIBSRC))
 PAGER := $(filter pager/%,$(LIBSRC))

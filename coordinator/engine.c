@@ -23,8 +23,8 @@
 #include "coordinator/trunk/dump.h"
 #include "coordinator/trunk/routes.h"
 #include "kernels/matmul/matmul.h"
-#include "trunk/exec.h"
-#include "trunk/moe.h"
+#include "coordinator/trunk/exec/exec.h"
+#include "coordinator/trunk/exec/moe.h"
 
 #define PAGER_SLOT PROC_PAGER
 #define N_WORKERS_MAX (1 + MAX_NODES + MAX_CARDS)

@@ -12,7 +12,7 @@
 #include "coordinator/model/model.h"
 #include "coordinator/residency/policy.h"
 #include "coordinator/residency/prefetch.h"
-#include "trunk/step.h"
+#include "coordinator/trunk/exec/step.h"
 #include "kernels/attention/attention.h"
 #include "shm/err.h"
 #include "shm/layout.h"

@@ -1,4 +1,4 @@
-/* No architecture is known here: what comes is a list of operations (trunk/wire.h), and numbers. Nothing
+/* No architecture is known here: what comes is a list of operations (coordinator/trunk/exec/wire.h), and numbers. Nothing
  * is kept that the coordinator could not give to another process. */
 #include "gpu-worker/host.h"
 
@@ -7,9 +7,9 @@
 
 #include "shm/bell.h"
 #include "shm/steps.h"
-#include "trunk/exec.h"
-#include "trunk/moe.h"
-#include "trunk/wire.h"
+#include "coordinator/trunk/exec/exec.h"
+#include "coordinator/trunk/exec/moe.h"
+#include "coordinator/trunk/exec/wire.h"
 
 struct host {
     const struct child *c;

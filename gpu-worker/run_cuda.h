@@ -1,6 +1,6 @@
-/* The trunk's program on a card: trunk/program.h's list, recorded once for each batch
+/* The trunk's program on a card: coordinator/trunk/exec/program.h's list, recorded once for each batch
  * of 1 to RUN_CUDA_RECORDED tokens as a CUDA graph and replayed a step; larger passes (prompts) are
- * launched. The bytes are those of the CPU executor (trunk/run_cpu.c).
+ * launched. The bytes are those of the CPU executor (coordinator/trunk/exec/run_cpu.c).
  *
  * Plain values in, launches out: it knows no process and no file. Owns buffers, keys and values,
  * and the table of rotations on the card, and the step record and the answer in mapped host memory.
@@ -13,8 +13,8 @@
 #include "kernels/stream.h"
 
 CUDA_BEGIN
-#include "trunk/program.h"
-#include "trunk/step.h"
+#include "coordinator/trunk/exec/program.h"
+#include "coordinator/trunk/exec/step.h"
 #include "kernels/attention/attention.h"
 #include "kernels/expert/expert_cuda.h"
 #include "shm/err.h"

@@ -24,7 +24,7 @@ enum seg_role { /* what a segment holds; the number travels on a child's command
     SEG_SLABS,  /* index = node */
     SEG_STEPS,
     SEG_ANSWERS,
-    SEG_PROGRAM, /* trunk/wire.h */
+    SEG_PROGRAM, /* coordinator/trunk/exec/wire.h */
     SEG_CARD_ANSWERS, /* index = outbox number of a card's worker: its answers to orders (struct pager_box) */
 };
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "coordinator/measure/measure.h"
-#include "trunk/exec.h"
+#include "coordinator/trunk/exec/exec.h"
 #include "kernels/type/type.h"
 #include "shm/bell.h"
 #include "shm/size.h"

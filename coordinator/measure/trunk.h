@@ -5,7 +5,7 @@
 
 #include "coordinator/machine.h"
 #include "coordinator/model/model.h"
-#include "trunk/program.h"
+#include "coordinator/trunk/exec/program.h"
 #include "kernels/attention/attention.h"
 #include "shm/err.h"
 

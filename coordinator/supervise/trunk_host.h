@@ -6,8 +6,8 @@
 #include "coordinator/supervise/watch.h"
 #include "kernels/attention/attention.h"
 #include "shm/steps.h"
-#include "trunk/step.h"
-#include "trunk/wire.h"
+#include "coordinator/trunk/exec/step.h"
+#include "coordinator/trunk/exec/wire.h"
 
 struct trunk_host_config { /* borrowed until trunk_host_close */
     const struct geometry *geo;

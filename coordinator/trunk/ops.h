@@ -4,7 +4,7 @@
  * Memory running out is remembered; ops_end reports it. */
 #pragma once
 #include "coordinator/model/model.h"
-#include "trunk/program.h"
+#include "coordinator/trunk/exec/program.h"
 
 struct ops;
 struct ops *ops_begin(const struct model *m); /* NULL: no memory */

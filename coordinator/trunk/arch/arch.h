@@ -1,7 +1,7 @@
 /* The architectures: each turns a checked model into a program. One short file a family. */
 #pragma once
 #include "coordinator/model/model.h"
-#include "trunk/program.h"
+#include "coordinator/trunk/exec/program.h"
 
 /* By m->arch; hands over *out. */
 int arch_program(const struct model *m, struct program **out, struct err *e);

@@ -5,8 +5,8 @@
 #include "kernels/attention/attention.h"
 #include "shm/err.h"
 #include "shm/layout.h"
-#include "trunk/program.h"
-#include "trunk/weights.h"
+#include "coordinator/trunk/exec/program.h"
+#include "coordinator/trunk/exec/weights.h"
 
 uint64_t wire_bytes(const struct program *p);
 /* at: by weight, n_weights. */

@@ -1,9 +1,9 @@
-/* FUZZ: trunk/wire.c trunk/program.c kernels/type/type.c shm/err.c
+/* FUZZ: coordinator/trunk/exec/wire.c coordinator/trunk/exec/program.c kernels/type/type.c shm/err.c
  * Images of programs: whatever passes the checks has indices inside its arrays. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "trunk/wire.h"
+#include "coordinator/trunk/exec/wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {

@@ -5,8 +5,8 @@
 #pragma once
 #include <stddef.h>
 
-#include "trunk/program.h"
-#include "trunk/step.h"
+#include "coordinator/trunk/exec/program.h"
+#include "coordinator/trunk/exec/step.h"
 #include "kernels/attention/attention.h"
 #include "shm/err.h"
 #include "shm/team.h"

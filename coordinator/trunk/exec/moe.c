@@ -1,6 +1,6 @@
 /* Producer of the call ring. Decides nothing about where experts live: it reads the table, names the
  * place and the owner in the item, or "on disk", and the steward does the rest. */
-#include "trunk/moe.h"
+#include "coordinator/trunk/exec/moe.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "trunk/program.h"
+#include "coordinator/trunk/exec/program.h"
 
 #include <stdlib.h>
 

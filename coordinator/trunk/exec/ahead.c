@@ -1,6 +1,6 @@
 /* The same operations as run_cpu.c's, for one token, in space of its own: the pass that is under way
  * must not see them. */
-#include "trunk/ahead.h"
+#include "coordinator/trunk/exec/ahead.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
  * that the file stores in another type than F32 widened (rule 38). */
 #pragma once
 #include "shm/err.h"
-#include "trunk/program.h"
+#include "coordinator/trunk/exec/program.h"
 
 struct weight_at {
     uint64_t off;    /* of its first byte in the trunk segment */

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "trunk/exec.h"
-#include "trunk/ahead.h"
-#include "trunk/moe.h"
+#include "coordinator/trunk/exec/exec.h"
+#include "coordinator/trunk/exec/ahead.h"
+#include "coordinator/trunk/exec/moe.h"
 #include "kernels/matmul/finish.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/moe/moe.h"

@@ -1,6 +1,6 @@
 /* A program through the wire and back; every 32-bit word of the image replaced: refused, or a program whose
  * every index lies inside its arrays. */
-#include "trunk/wire.h"
+#include "coordinator/trunk/exec/wire.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* The image: a head, then the program's arrays as they are. Both sides are of one build (spawn.c), so the
  * structures need no other form. */
-#include "trunk/wire.h"
+#include "coordinator/trunk/exec/wire.h"
 
 #include <stdlib.h>
 #include <string.h>

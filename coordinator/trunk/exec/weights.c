@@ -1,4 +1,4 @@
-#include "trunk/weights.h"
+#include "coordinator/trunk/exec/weights.h"
 
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "trunk/program.h"
+#include "coordinator/trunk/exec/program.h"
 
 enum { AHEAD_TOKENS = 4 }; /* passes of more tokens use most experts anyway */
 
