@@ -50,7 +50,7 @@ struct engine {
     struct seg board, calls, acts, amends, bells, tables, orders, trunk, pager_box;
     struct seg outbox[MAX_NODES], slab[MAX_NODES];
     struct seg card_box[MAX_CARDS], card_orders[MAX_CARDS], card_answers[MAX_CARDS];
-    struct outbox *box[PROC_FIRST_CARD + MAX_CARDS]; /* by outbox number */
+    struct outbox *box[MAX_PROCS]; /* by outbox number */
     struct worker worker[N_WORKERS_MAX]; /* the pager, then the nodes, then the cards */
     size_t n_workers;
     struct watch *watch;
@@ -94,6 +94,12 @@ static void note(const struct engine *en, const char *fmt, ...)
     vfprintf(stderr, fmt, ap);
     fputc('\n', stderr);
     va_end(ap);
+}
+
+/* Of its worker at the start. */
+static uint32_t card_outbox(uint32_t card)
+{
+    return PROC_FIRST_CARD + 2 * card;
 }
 
 /* ---- sizes ---- */
@@ -161,7 +167,7 @@ static int choose_cards(struct engine *en, struct plan_budget *b, struct err *e)
 {
     const struct model *m = en->m;
     uint32_t n = en->o->n_cards;
-    uint64_t want;
+    uint64_t want, bytes[MAX_CARDS];
     int rc;
 
     if (!n)
@@ -169,10 +175,14 @@ static int choose_cards(struct engine *en, struct plan_budget *b, struct err *e)
     en->card_size_of = calloc(m->n_layers, 1);
     if (!en->card_size_of)
         return err_set(e, -ENOMEM, "no memory for %u layers", m->n_layers);
-    rc = card_plan(en->layer, m->n_layers, en->n_nodes, n, en->o->card_bytes, en->card_size_of, &en->cards, e);
+    for (uint32_t c = 0; c < n; c++)
+        bytes[c] = en->o->card_bytes;
+    rc = card_plan(en->layer, m->n_layers, n, bytes, en->card_size_of, &en->cards, e);
     if (rc)
         return rc;
-    want = n * (en->cards.bytes + CARD_ROOM);
+    want = n * CARD_ROOM;
+    for (uint32_t c = 0; c < n; c++)
+        want += en->cards.bytes[c];
     if (want > b->left)
         return err_set(e, -ENOMEM, "--cards emu:%u: %llu bytes are wanted for emulated cards, %llu are left; give less "
                        "after --cards emu:%u:", n, (unsigned long long)want, (unsigned long long)b->left, n);
@@ -243,7 +253,7 @@ static int make_tables(struct engine *en, struct err *e)
         return rc;
     t = en->tables.base;
     *t = (struct tables){off[0], off[1], off[2], off[3], off[4], off[5]};
-    card_plan_slots(&en->cards, g->n_nodes, table_slot(t, 0));
+    card_plan_slots(&en->cards, table_slot(t, 0));
     memcpy(table_layer(t, 0), en->layer, g->n_layers * sizeof *en->layer);
     for (uint32_t k = 0; k < g->n_nodes; k++)
         slab_offsets(&en->plan.slabs, en->layer, g->n_layers, g->n_nodes, k, table_slab_off(t, g, k, 0));
@@ -255,7 +265,7 @@ static int make_tables(struct engine *en, struct err *e)
 static int make_card(struct engine *en, uint32_t c, struct err *e)
 {
     const struct geometry *g = &en->plan.geo;
-    uint32_t outbox = PROC_FIRST_CARD + c;
+    uint32_t outbox = card_outbox(c);
     int rc;
 
     if ((rc = seg_create(SEG_OUTBOX, outbox, outbox_bytes(g), -1, &en->card_box[c], e)) ||
@@ -365,7 +375,7 @@ static size_t expert_segs(struct engine *en, uint32_t self, struct worker_seg *s
         s[n++] = (struct worker_seg){&en->slab[i], 0};
     }
     for (uint32_t c = 0; c < en->cards.n_cards; c++)
-        s[n++] = (struct worker_seg){&en->card_box[c], PROC_FIRST_CARD + c == self};
+        s[n++] = (struct worker_seg){&en->card_box[c], card_outbox(c) == self};
     return n;
 }
 
@@ -373,7 +383,7 @@ static int start_card(struct engine *en, uint32_t c, struct err *e)
 {
     struct worker_seg s[2 * MAX_NODES + MAX_CARDS + 8];
     struct worker *w = &en->worker[en->n_workers];
-    size_t n = expert_segs(en, PROC_FIRST_CARD + c, s);
+    size_t n = expert_segs(en, card_outbox(c), s);
     uint32_t threads = en->threads / en->cards.n_cards;
     char name[32];
     int rc;
@@ -381,11 +391,12 @@ static int start_card(struct engine *en, uint32_t c, struct err *e)
     s[n++] = (struct worker_seg){&en->card_orders[c], 0};
     s[n++] = (struct worker_seg){&en->card_answers[c], 1};
     snprintf(name, sizeof name, "emulated card %u", c);
-    rc = spawn_worker("conclave-gpu", name, PROC_FIRST_CARD + c, s, n, w, e);
+    rc = spawn_worker("conclave-gpu", name, card_outbox(c), s, n, w, e);
     if (rc)
         return rc;
     en->n_workers++;
-    rc = ctl_sendf(w->ctl, CTL_START, 0, "threads=%u cpus=- shared=1", threads ? threads : 1);
+    rc = ctl_sendf(w->ctl, CTL_START, 0, "card=%u device=emu threads=%u cpus=- shared=1", c,
+                   threads ? threads : 1);
     return rc ? spawn_wait_ready(w, e) : 0;
 }
 
@@ -577,7 +588,7 @@ static int start_host(struct engine *en, struct err *e)
         .kv = en->o->kv,
         .threads = en->threads,
         .cpu = en->host_cpu,
-        .first_outbox = PROC_CARD_UPLOADS(PROC_FIRST_CARD) + MAX_CARDS,
+        .first_outbox = card_outbox(MAX_CARDS),
         .watch = &en->watch,
         .verbose = en->o->verbose,
     };
@@ -656,8 +667,8 @@ static int start_trunk(struct engine *en, struct err *e)
         mc.owner[k] = pc.owner[k] = PROC_FIRST_WORKER + k;
     mc.n_cards = en->cards.n_cards;
     for (uint32_t c = 0; c < en->cards.n_cards; c++) {
-        mc.card[c] = PROC_FIRST_CARD + c;
-        mc.card_slot0[c] = c * (en->cards.n_slots / en->cards.n_cards);
+        mc.card[c] = card_outbox(c);
+        mc.card_slot0[c] = en->cards.slot0[c];
     }
     pc.uses = en->uses;
     pc.ahead = en->ahead;
@@ -1064,7 +1075,7 @@ void engine_stats(const struct engine *en, struct engine_stats *s)
     s->card_items = mc->card_items;
     s->n_cards = en->cards.n_cards;
     s->card_slots = en->cards.n_slots;
-    s->card_bytes = en->cards.bytes;
+    s->card_bytes = en->cards.bytes[0];
     s->net_finds = mc->net_finds;
     if (en->host)
         host_stats(en, s);
@@ -1114,7 +1125,7 @@ void engine_stats(const struct engine *en, struct engine_stats *s)
         snprintf(w->name, sizeof w->name, "%s", en->worker[i].name);
         w->pid = (int)en->worker[i].pid;
         w->major_faults = major_faults(w->pid);
-        w->card = en->worker[i].outbox < PROC_FIRST_CARD ? -1 : (int)(en->worker[i].outbox - PROC_FIRST_CARD);
+        w->card = en->worker[i].outbox < PROC_FIRST_CARD ? -1 : (int)(en->worker[i].outbox - PROC_FIRST_CARD) / 2;
         if (w->card >= 0) {
             w->came = ps.cards.came[w->card];
             w->held = ps.cards.held[w->card];

@@ -191,6 +191,9 @@ static int take_layer(struct layer *l, const struct expert_layer *x, uint32_t la
     l->has_scale = x->has_scale != 0;
     for (uint32_t k = 0; k < g->n_nodes; k++)
         l->slab_bytes[k] = slab_bytes(x, k, g->n_nodes);
+    for (int i = 0; i < N_MATS; i++)
+        l->slot_off[i] = slot_mat_off(x, i);
+    l->slot_bytes = slot_bytes(x);
     return 0;
 }
 
@@ -225,14 +228,15 @@ const uint8_t *maps_rows(const struct maps *m, const struct layer *l, uint32_t n
                          uint32_t expert, int mat)
 {
     const struct cut *cut = &l->m[mat].cut[node];
-    uint64_t in_piece = cut->off + ((cut->at + expert * l->m[mat].stride) & 4095), off;
+    uint64_t off;
 
     if (m->pool) { /* checked when the pool was taken */
         const struct card_slot *s = table_slot(m->tables, place - m->g.n_slabs);
-        return l->slab_bytes[node] > s->bytes - s->part[node] ? NULL : m->pool + s->off + s->part[node] + in_piece;
+        return l->slot_bytes > s->bytes ? NULL
+                                        : m->pool + s->off + l->slot_off[mat] + cut->r0 * l->m[mat].row_bytes;
     }
     off = *table_slab_off(m->tables, &m->g, node, place);
     if (off > m->slabs_bytes[node] || l->slab_bytes[node] > m->slabs_bytes[node] - off)
         return NULL;
-    return m->slabs[node] + off + in_piece;
+    return m->slabs[node] + off + cut->off + ((cut->at + expert * l->m[mat].stride) & 4095);
 }

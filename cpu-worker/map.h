@@ -24,6 +24,7 @@ struct layer {
     int has_scale;
     struct mat m[N_MATS];
     uint64_t slab_bytes[MAX_NODES];
+    uint64_t slot_off[N_MATS], slot_bytes; /* on a card */
 };
 
 struct maps {

@@ -87,6 +87,7 @@ int process_run(const struct child *c, const struct process_more *more, struct e
     struct maps m = {0};
     struct ctl_msg msg;
     pthread_t thread;
+    const char *text = msg.text;
     int watching = 0, rc = wait_start(c, &msg, e);
 
     if (rc <= 0)
@@ -94,7 +95,8 @@ int process_run(const struct child *c, const struct process_more *more, struct e
     rc = watcher.signals = take_signals(e);
     if (rc < 0)
         goto done;
-    if ((rc = start_read(msg.text, &st, e)) || (rc = maps_take(&m, c, e)) ||
+    if ((more && (rc = more->start(more->arg, &text, e))) || (rc = start_read(text, &st, e)) ||
+        (rc = maps_take(&m, c, e)) ||
         (more && (rc = more->begin(more->arg, c, &m, e))) ||
         (rc = worker_init(&w, &m, st.threads, msg.a, msg.b, e)))
         goto done;

@@ -4,6 +4,8 @@
 
 struct process_more { /* what a program has besides */
     void *arg;
+    /* moves *text of CTL_START behind what is the program's own, so that start_read takes the rest */
+    int (*start)(void *arg, const char **text, struct err *e);
     /* the segments are mapped and checked, nothing is computed yet; may fill in the maps' pool */
     int (*begin)(void *arg, const struct child *c, struct maps *m, struct err *e);
     void (*end)(void *arg); /* also after an error, and without a begin */

@@ -7,29 +7,23 @@
 
 #define POOL_MOST (1ull << 46) /* no card has more; keeps sums from wrapping */
 
-static int check_slot(const struct maps *m, uint32_t i, const struct card_slot *s, struct err *e)
+static int check_slot(uint32_t i, const struct card_slot *s, struct err *e)
 {
-    int bad = s->off > POOL_MOST || s->bytes > POOL_MOST || s->off % 4096;
+    int bad = s->off > POOL_MOST || s->bytes > POOL_MOST || s->off % SLOT_ALIGN || s->bytes % SLOT_ALIGN;
 
-    for (uint32_t k = 0; k < m->g.n_nodes; k++)
-        bad |= s->part[k] > s->bytes || s->part[k] % 4096;
     return bad ? err_set(e, -EPROTO, "slot %u makes no sense: %llu bytes at %llu", i,
                          (unsigned long long)s->bytes, (unsigned long long)s->off)
                : 0;
 }
 
-int pool_take(struct pool *p, struct maps *m, struct err *e)
+int pool_take(struct pool *p, struct maps *m, uint32_t card, struct err *e)
 {
-    uint32_t card = m->self - PROC_FIRST_CARD;
-
-    if (card >= MAX_CARDS)
-        return err_set(e, -EPROTO, "outbox %u is no card's", m->self);
     for (uint32_t i = 0; i < m->g.n_slots; i++) {
         const struct card_slot *s = table_slot(m->tables, i);
         int rc;
         if (s->card != card)
             continue;
-        if ((rc = check_slot(m, i, s, e)))
+        if ((rc = check_slot(i, s, e)))
             return rc;
         if (!m->n_slots)
             m->slot0 = i;

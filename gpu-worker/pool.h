@@ -6,7 +6,7 @@ struct pool {
     uint8_t *base;
     uint64_t bytes;
 };
-/* Finds the own slots in the tables, checks them, makes the pool and tells m of it. Free with pool_drop,
+/* Finds the slots of card number `card` in the tables, checks them, makes the pool and tells m of it. Free with pool_drop,
  * also after an error. */
-int pool_take(struct pool *p, struct maps *m, struct err *e);
+int pool_take(struct pool *p, struct maps *m, uint32_t card, struct err *e);
 void pool_drop(struct pool *p);

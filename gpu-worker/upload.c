@@ -28,7 +28,7 @@ static int check(const struct uploader *u, const struct order *o)
 {
     const struct maps *m = u->m;
 
-    if (o->kind != ORDER_UPLOAD || !o->n_pieces || o->n_pieces > m->g.n_nodes)
+    if (o->kind != ORDER_UPLOAD || !o->n_pieces || o->n_pieces > N_MATS * m->g.n_nodes)
         return -1;
     for (uint32_t i = 0; i < o->n_pieces; i++) {
         const struct order_piece *x = &o->piece[i];

@@ -5,7 +5,8 @@
  * Numbers: a call's number n is 64 bits, begins at 1 and is never reused. Amendments likewise.
  * Process slots: an index into bells and the process table. 0 is the trunk's executor, wherever it
  * lives, 1 the steward, 1022 the coordinator's main thread, from 2 on a worker's outbox number. A
- * replaced worker gets a number never used before. */
+ * replaced worker gets a number never used before. A card's worker has two: its outbox, and behind it the
+ * bell of its uploads; which card it is says CTL_START. */
 #pragma once
 #include <stdatomic.h>
 #include <stddef.h>
@@ -23,7 +24,7 @@
 #define PROC_MAIN 1022u
 #define PROC_PAGER (PROC_FIRST_WORKER + MAX_NODES)
 #define PROC_FIRST_CARD (PROC_PAGER + 1)
-#define PROC_CARD_UPLOADS(outbox) ((outbox) + MAX_CARDS) /* bell of a card's uploads */
+#define PROC_CARD_UPLOADS(outbox) ((outbox) + 1) /* bell of a card's uploads: its numbers come in pairs */
 #define OWNER_DISK 1023u    /* an item nobody has yet: its expert holds no place */
 #define PLACE_NONE 0xFFFFFFu
 #define MAX_CARDS 16u
@@ -274,13 +275,11 @@ struct expert_layer {
     uint32_t packed;    /* 1: from a pack: see packed_off; m[].file_off and stride mean nothing */
     uint32_t reserved;
 };
-/* A slot of a card's pool. An expert lies in it as in its slabs, one node's part after the other, so that
- * an upload is a copy of bytes. */
+/* A slot of a card's pool; how an expert lies in it: slot_mat_off. */
 struct card_slot {
     _Atomic uint64_t header;
-    uint64_t off, bytes;      /* in the card's pool */
-    uint64_t part[MAX_NODES]; /* of each node's part, in the slot */
-    uint32_t card, size;      /* whose; size class in the pool */
+    uint64_t off, bytes; /* in the card's pool; multiples of SLOT_ALIGN */
+    uint32_t card, size; /* whose; size class in the pool */
 };
 struct tables { /* offsets from the segment's base */
     uint64_t off_entry, off_header, off_slab, off_layer, off_scale, off_slot;
@@ -300,9 +299,10 @@ struct tables { /* offsets from the segment's base */
  *               waited for; then the target is answered, failed with ORDER_WHY_CANCELLED, or done if
  *               all its bytes came nevertheless. Until that answer its place stays its own.
  * ORDER_RAISE   order `target` gets priority `prio`, if that is more urgent than its own.
- * ORDER_UPLOAD  to a card's worker, the only kind it takes: a piece for each node, `bytes` from file_off of
- *               slabs.node (seg as above) to dst of the card's pool. Until the answer the slabs stay as they
- *               are and the slot is nobody else's.
+ * ORDER_UPLOAD  to a card's worker: `layer`, `expert` come to `place` (a slot of that card), where `epoch` will
+ *               name them. A piece for each matrix and node, `bytes` from byte file_off of slabs.node (seg as
+ *               above; any alignment) to byte dst of the card's pool, at most 3 * n_nodes. Until the answer
+ *               the slabs stay as they are and the slot is nobody else's.
  * CANCEL and RAISE are answered themselves as soon as the pager has seen to them, always "done"; a target
  * that has been answered already is left alone. */
 #define ORDER_PIECES (3u * (2u * MAX_NODES - 1)) /* three matrices, each cut by nodes of a packed file
@@ -343,6 +343,8 @@ struct order {
     uint32_t n_pieces;      /* ORDER_READ: 1 .. ORDER_PIECES, else 0 */
     uint32_t flags;         /* enum order_flag */
     uint64_t target;        /* ORDER_CANCEL, ORDER_RAISE: the order it is about */
+    uint64_t epoch;         /* orders to cards: of the expert in `place` */
+    uint32_t place, reserved;
     struct order_piece piece[ORDER_PIECES];
 };
 struct order_slot {
@@ -525,6 +527,25 @@ static inline uint64_t packed_off(const struct expert_layer *l, uint32_t node, u
 static inline uint64_t packed_bytes(const struct expert_layer *l, uint32_t node, uint32_t n_nodes)
 {
     return packed_off(l, node, n_nodes, MAT_DOWN) + share_bytes(&l->m[MAT_DOWN], node, n_nodes);
+}
+
+/* ---- an expert in a card's slot: whole matrices, gate, up, down, each from a multiple of SLOT_ALIGN on, with
+ * SLOT_BEHIND bytes behind it that may be read (and mean nothing). Share k of a matrix begins share_row(k) rows
+ * into it. The same on emulated cards and real ones. ---- */
+#define SLOT_ALIGN 256u
+#define SLOT_BEHIND 16u
+static inline uint64_t slot_mat_off(const struct expert_layer *l, int mat)
+{
+    uint64_t off = 0;
+
+    for (int i = 0; i < mat; i++)
+        off += ((uint64_t)l->m[i].rows * l->m[i].row_bytes + SLOT_BEHIND + SLOT_ALIGN - 1) &
+               ~(uint64_t)(SLOT_ALIGN - 1);
+    return off;
+}
+static inline uint64_t slot_bytes(const struct expert_layer *l) /* 0: a layer without experts */
+{
+    return l->n_experts ? slot_mat_off(l, N_MATS) : 0;
 }
 
 /* ---- a slab: three pieces (gate, up, down rows of one node), each whole 4 KiB blocks of the file,

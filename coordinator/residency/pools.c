@@ -6,12 +6,23 @@
 
 #define WASTE 16 /* a layer joins a class whose largest expert is at most 1/16 larger */
 
+/* n_nodes 0: a slot, of one part. */
+static uint32_t n_parts(uint32_t n_nodes)
+{
+    return n_nodes ? n_nodes : 1;
+}
+static uint64_t part_bytes(const struct expert_layer *l, uint32_t part, uint32_t n_nodes)
+{
+    if (!l->n_experts)
+        return 0;
+    return n_nodes ? slab_bytes(l, part, n_nodes) : slot_bytes(l);
+}
 static uint64_t layer_bytes(const struct expert_layer *l, uint32_t n_nodes)
 {
     uint64_t b = 0;
 
-    for (uint32_t k = 0; l->n_experts && k < n_nodes; k++)
-        b += slab_bytes(l, k, n_nodes);
+    for (uint32_t k = 0; k < n_parts(n_nodes); k++)
+        b += part_bytes(l, k, n_nodes);
     return b;
 }
 
@@ -57,12 +68,12 @@ static void fill(const struct expert_layer *layer, uint32_t n_layers, uint32_t n
         if (size_of)
             size_of[l] = (uint8_t)s;
         p->experts[s] += layer[l].n_experts;
-        for (uint32_t k = 0; k < n_nodes; k++)
-            if (p->slab[s][k] < slab_bytes(&layer[l], k, n_nodes))
-                p->slab[s][k] = slab_bytes(&layer[l], k, n_nodes);
+        for (uint32_t k = 0; k < n_parts(n_nodes); k++)
+            if (p->slab[s][k] < part_bytes(&layer[l], k, n_nodes))
+                p->slab[s][k] = part_bytes(&layer[l], k, n_nodes);
     }
     for (uint32_t s = 0; s < p->n; s++)
-        for (uint32_t k = 0; k < n_nodes; k++) {
+        for (uint32_t k = 0; k < n_parts(n_nodes); k++) {
             if (s &&
                 p->slab[s][k] < p->slab[s - 1][k]) /* shares are rounded: one node may lie askew */
                 p->slab[s][k] = p->slab[s - 1][k];
@@ -121,7 +132,7 @@ int pools_plan(const struct expert_layer *layer, uint32_t n_layers, uint32_t n_n
                        (unsigned long long)p->bytes[p->n - 1]);
     share(ram, p);
     for (uint32_t s = 0; s < p->n; s++)
-        for (uint32_t k = 0; k < n_nodes; k++)
+        for (uint32_t k = 0; k < n_parts(n_nodes); k++)
             p->node_bytes[k] += p->slab[s][k] * p->places[s];
     return 0;
 }

@@ -20,8 +20,9 @@ struct pools {
     uint64_t bytes[POLICY_SIZES];           /* of a place, all nodes */
     uint64_t node_bytes[MAX_NODES];         /* of all places on a node */
 };
-/* ram: bytes for all nodes together. size_of: n_layers values, the class of each layer (0 for one
- * without experts), or NULL. A place is at most 1/16 larger than its class's experts, unless there are more
+/* ram: bytes for all nodes together. n_nodes 0: places are a card's slots
+ * (slot_bytes), in one part, slab[s][0]. size_of: n_layers values, the class of each layer (0 for one without
+ * experts), or NULL. A place is at most 1/16 larger than its class's experts, unless there are more
  * than POLICY_SIZES sizes. -ENOSPC, with the size it would take, if the largest expert does not
  * fit. */
 int pools_plan(const struct expert_layer *layer, uint32_t n_layers, uint32_t n_nodes, uint64_t ram,

@@ -53,6 +53,24 @@ static uint32_t place(const struct cards *c, uint32_t i)
 
 /* ---- coming ---- */
 
+/* Node k's rows of a matrix: from where they lie in the slab to where they belong in the slot. */
+static void add_piece(struct cards *c, struct order *o, int mat, uint32_t k, uint32_t slab, uint64_t slot_off)
+{
+    const struct geometry *g = c->c.geo;
+    const struct expert_layer *l = table_layer(c->c.tables, o->layer);
+    struct slab_piece p = slab_piece(l, o->expert, k, g->n_nodes, mat);
+
+    if (!p.bytes)
+        return;
+    o->piece[o->n_pieces++] = (struct order_piece){
+        .seg = 1 + k,
+        .file_off = *table_slab_off(c->c.tables, g, k, slab) + p.off + p.shift,
+        .bytes = p.bytes,
+        .need = p.bytes,
+        .dst = slot_off + slot_mat_off(l, mat) + share_row(l->m[mat].rows, k, g->n_nodes) * l->m[mat].row_bytes};
+    ADD(c->bytes, p.bytes);
+}
+
 static void upload(struct cards *c, uint32_t i, uint32_t layer, uint32_t expert, uint32_t slab)
 {
     const struct geometry *g = c->c.geo;
@@ -63,18 +81,13 @@ static void upload(struct cards *c, uint32_t i, uint32_t layer, uint32_t expert,
                       .prio = PRIO_PREFETCH,
                       .layer = layer,
                       .expert = expert,
-                      .n_pieces = g->n_nodes};
+                      .place = place(c, i),
+                      .epoch = c->next_epoch++};
 
-    for (uint32_t k = 0; k < g->n_nodes; k++) {
-        uint64_t n = slab_bytes(table_layer(c->c.tables, layer), k, g->n_nodes);
-        o.piece[k] = (struct order_piece){.seg = 1 + k,
-                                          .file_off = *table_slab_off(c->c.tables, g, k, slab),
-                                          .bytes = n,
-                                          .need = n,
-                                          .dst = to->off + to->part[k]};
-        ADD(c->bytes, n);
-    }
-    c->slot[i] = (struct slot){SLOT_UPLOADING, layer, expert, slab, 0, o.number};
+    for (int m = 0; m < N_MATS; m++)
+        for (uint32_t k = 0; k < g->n_nodes; k++)
+            add_piece(c, &o, m, k, slab, to->off);
+    c->slot[i] = (struct slot){SLOT_UPLOADING, layer, expert, slab, o.epoch, o.number};
     c->n_free--;
     c->n_open[to->card]++;
     c->busy[c->n_busy++] = i;
@@ -90,7 +103,6 @@ static void arrive(struct cards *c, uint32_t i)
     uint32_t card = shape(c, i)->card;
 
     s->state = SLOT_RESIDENT;
-    s->epoch = c->next_epoch++;
     atomic_store_explicit(&table_slot(c->c.tables, i)->header, s->epoch, memory_order_release);
     atomic_store_explicit(table_entry(c->c.tables, c->c.geo, s->layer, s->expert), ENTRY(place(c, i), s->epoch),
                           memory_order_release);
@@ -352,7 +364,7 @@ int cards_open(const struct cards_config *config, struct cards **out, struct err
     for (uint32_t k = 0; k < config->plan->n_cards; k++)
         c->next_order[k] = 1;
     for (uint32_t s = 0; s < pc.n_sizes; s++)
-        pc.places[s] = config->plan->n_cards * config->plan->pools.places[s];
+        pc.places[s] = config->plan->pools.places[s];
     c->n_free = g->n_slots;
     c->fresh = n_experts(c);
     c->filling = 1;

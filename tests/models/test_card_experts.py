@@ -51,7 +51,7 @@ for number, (name, model, tokens) in enumerate(prompts()):
                 got = run(what, model, tokens, base, cards, args)
                 if got:
                     s, workers = got
-                    check(s["card_slots"] >= cards and s["uploads"] >= s["card_slots"] - s["card_moves"] - 1 or
+                    check(s["card_slots"] >= cards and s["uploads"] >= min(s["card_slots"], s["experts"]) - s["card_moves"] - 1 or
                           part == 100, "%s: %d uploads to %d slots" % (what, s["uploads"], s["card_slots"]))
                     # one expert of four is surely used; a single one may not be
                     check(all(w["items"] > 0 for w in workers if w["came"] * 4 >= s["experts"]) and

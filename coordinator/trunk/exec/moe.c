@@ -166,9 +166,12 @@ static void find_owners(struct moe *m, struct open_call *o)
             m->count_of.disk_items++;
         } else if (card) {
             m->count_of.card_items++;
-            if (!(cards >> (card - m->c.card[0]) & 1))
+            uint32_t c = 0;
+            while (m->c.card[c] != card)
+                c++;
+            if (!(cards >> c & 1))
                 o->direct[o->n_direct++] = card;
-            cards |= 1u << (card - m->c.card[0]);
+            cards |= 1u << c;
         } else if (!nodes) {
             nodes = 1;
             for (uint32_t k = 0; k < g->n_nodes; k++)
