@@ -8,7 +8,13 @@
  * replaced worker gets a number never used before. A card's worker has two: its outbox, and behind it the
  * bell of its uploads; which card it is says CTL_START. */
 #pragma once
+#ifdef __cplusplus /* .cu files: where the words lie; what touches them there are kernels' own instructions */
+#define _Atomic volatile
+#define _Alignas alignas
+#define _Static_assert static_assert
+#else
 #include <stdatomic.h>
+#endif
 #include <stddef.h>
 #include <stdint.h>
 
@@ -570,7 +576,7 @@ static inline struct slab_piece slab_piece(const struct expert_layer *l, uint32_
                                            uint32_t node, uint32_t n_nodes, int mat)
 {
     const struct expert_matrix *m = &l->m[mat];
-    struct slab_piece p = {0};
+    struct slab_piece p = {};
     uint32_t r0 = share_row(m->rows, node, n_nodes), r1 = share_row(m->rows, node + 1, n_nodes);
     uint64_t at = m->file_off + expert * m->stride + r0 * m->row_bytes;
 
