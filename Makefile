@@ -143,6 +143,9 @@ CUDA_LIBSRC := $(filter-out %_test.cu %_bench.cu,$(CUDA_SRC))
 CUDA_TESTS := $(patsubst %.cu,$(B)/cuda/test/%,$(filter %_test.cu,$(CUDA_SRC)))
 CUDA_BENCHES := $(patsubst %.cu,$(B)/cuda/bench/%,$(filter %_bench.cu,$(CUDA_SRC)))
 
+# what conclave-gpu says it was built for (gpu-worker/probe.h)
+PROBE_ARCHS := $(strip $(CUDA_ARCH) $(if $(filter-out 1,$(words $(CUDA_ARCH))),$(lastword $(CUDA_ARCH))+ptx))
+$(B)/cuda/obj/gpu-worker/probe_cuda.o: NVCCFLAGS += -DPROBE_ARCHS='"$(PROBE_ARCHS)"'
 $(B)/cuda/obj/%.o: %.cu
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCCFLAGS) -MMD -MP -c -o $@ $<

@@ -28,6 +28,7 @@
 
 #define PAGER_SLOT PROC_PAGER
 #define N_WORKERS_MAX (1 + MAX_NODES + MAX_CARDS)
+#define CARD_LEAST (1ull << 30) /* with less free memory a card is of no use */
 #define CARD_ROOM (256ull << 20) /* at most what an emulated card's worker takes beside its pool */
 
 struct engine {
@@ -37,6 +38,9 @@ struct engine {
     struct machine machine;
     struct memory memory;
     struct plan plan;
+    int away;                 /* the trunk's program runs in an emulated card's worker */
+    uint32_t n_emulated;      /* cards that compute experts */
+    struct cards_chosen real; /* cards that the driver has */
     struct card_plan cards;
     uint8_t *card_size_of; /* by layer */
     struct card_channel channel[MAX_CARDS];
@@ -162,11 +166,62 @@ static int trunk_places(struct engine *en, struct err *e)
     return 0;
 }
 
+static int with_cards(const struct engine *en)
+{
+    return en->away || en->n_emulated;
+}
+
+/* Cards of the driver: those that can be used, or why not. */
+static int real_cards(struct engine *en, struct err *e)
+{
+    struct cards_found *f = calloc(1, sizeof *f);
+    int rc;
+
+    if (!f)
+        return err_set(e, -ENOMEM, "no memory");
+    cards_find(0, f);
+    rc = cards_choose(&en->o->want, f, CARD_LEAST, &en->real, e);
+    free(f);
+    if (rc)
+        return rc;
+    if (*en->real.why && (en->real.notable || en->o->verbose))
+        fprintf(stderr, "conclave: %s\n", en->real.why);
+    return 0;
+}
+
+/* Which cards there are, and where the trunk is computed. */
+static int which_cards(struct engine *en, struct err *e)
+{
+    const struct cards_wanted *w = &en->o->want;
+    int none = w->kind == CARDS_NONE, rc;
+
+    if (w->kind == CARDS_LISTED || w->kind == CARDS_AUTO) {
+        if ((rc = real_cards(en, e)))
+            return rc;
+        none = !en->real.n;
+    }
+    if (w->trunk >= 0 && (none || (uint32_t)w->trunk >= (w->kind == CARDS_AUTO ? en->real.n : w->n)))
+        return err_set(e, -EINVAL, "--trunk %d: the list of cards has %s", w->trunk,
+                       none ? "none; see --cards" : "fewer; it is counted from 0");
+    if (en->real.n && w->kind == CARDS_LISTED)
+        return err_set(e, -ENOTSUP, "--cards: nothing is computed on real cards yet; leave it out");
+    if (en->real.n)
+        note(en, "cards are there, but nothing is computed on real cards yet");
+    if (w->kind != CARDS_EMULATED)
+        return 0;
+    en->away = w->n == 1 && !w->bytes && w->trunk != TRUNK_CPU;
+    en->n_emulated = en->away ? 0 : w->n;
+    if (!en->away && w->trunk >= 0)
+        return err_set(e, -ENOTSUP, "--trunk %d: a card has the trunk or experts so far, not both: --cards emu:1",
+                       w->trunk);
+    return 0;
+}
+
 /* Emulated cards take their memory from ours. */
 static int choose_cards(struct engine *en, struct plan_budget *b, struct err *e)
 {
     const struct model *m = en->m;
-    uint32_t n = en->o->n_cards;
+    uint32_t n = en->n_emulated;
     uint64_t want, bytes[MAX_CARDS];
     int rc;
 
@@ -176,7 +231,7 @@ static int choose_cards(struct engine *en, struct plan_budget *b, struct err *e)
     if (!en->card_size_of)
         return err_set(e, -ENOMEM, "no memory for %u layers", m->n_layers);
     for (uint32_t c = 0; c < n; c++)
-        bytes[c] = en->o->card_bytes;
+        bytes[c] = en->o->want.bytes;
     rc = card_plan(en->layer, m->n_layers, n, bytes, en->card_size_of, &en->cards, e);
     if (rc)
         return rc;
@@ -456,7 +511,7 @@ static int find_weights(struct engine *en, struct err *e)
         en->weight_at[i].off = en->trunk_off[p->weight[i].tensor] + trunk_shift(t);
         en->weight_at[i].vector = t->n_dims == 1;
     }
-    return en->o->cards ? 0 : weights_open(p, en->trunk.base, en->weight_at, &en->weights, e);
+    return en->away ? 0 : weights_open(p, en->trunk.base, en->weight_at, &en->weights, e);
 }
 
 /* Factors of the experts' products go to the table that the workers see. */
@@ -507,11 +562,6 @@ static int load(struct engine *en, struct err *e)
          (double)en->load_ns * 1e-9, (double)en->loaded_bytes / (double)en->load_ns);
     fill_scales(en);
     return find_weights(en, e);
-}
-
-static int with_cards(const struct engine *en)
-{
-    return en->o->cards || en->o->n_cards;
 }
 
 /* What the paging's policy knows: uses of experts, and those of earlier runs. */
@@ -675,14 +725,14 @@ static int start_trunk(struct engine *en, struct err *e)
     prefetch_start(&en->prefetch, en->ahead ? en->o->prefetch : PREFETCH_OFF);
     mc.told = told(en);
     pc.heat = en->heat;
-    if (en->o->cards) {
+    if (en->away) {
         pc.taken = told_call;
         pc.arg = en;
     }
     if ((rc = watch_start(en->worker, en->n_workers, en->o->verbose, &en->watch, e)) ||
         (rc = paging_start(&pc, &en->paging, e)))
         return rc;
-    if (en->o->cards)
+    if (en->away)
         return start_host(en, e);
     if ((rc = moe_open(&mc, &en->moe, e)))
         return rc;
@@ -790,13 +840,15 @@ static int decide(struct engine *en, struct err *e)
 {
     int rc;
 
-    if ((en->o->cards || en->o->n_cards) && en->o->prefetch == PREFETCH_ON)
+    if ((rc = which_cards(en, e)))
+        return rc;
+    if (with_cards(en) && en->o->prefetch == PREFETCH_ON)
         return err_set(e, -EINVAL, "--prefetch on: nothing is read ahead with --cards; leave one of them out");
     if ((rc = model_open(en->o->model_path, 0, &en->m, e)) || (rc = arch_program(en->m, &en->prog, e)))
         return rc;
     for (size_t i = 0; i < en->m->n_warnings; i++)
         fprintf(stderr, "conclave: %s\n", en->m->warning[i]);
-    if (en->o->cards && en->o->record_routes)
+    if (en->away && en->o->record_routes)
         return err_set(e, -ENOTSUP, "--record-routes writes what the trunk here chooses, and --cards emu:1 puts it "
                                     "elsewhere; leave one of them out");
     choose_counts(en);

@@ -12,6 +12,7 @@
 #include "coordinator/model/model.h"
 #include "coordinator/residency/policy.h"
 #include "coordinator/residency/prefetch.h"
+#include "coordinator/supervise/cards_choose.h"
 #include "coordinator/trunk/exec/step.h"
 #include "kernels/attention/attention.h"
 #include "shm/err.h"
@@ -28,10 +29,8 @@ struct engine_options {
     uint32_t threads;  /* 0: physical cores */
     uint32_t nodes;    /* 0: the machine's NUMA nodes; more than it has: simulated */
     uint64_t ram;      /* bytes of slabs for routed experts, all nodes together; 0: all that fit */
-    uint32_t n_cards;  /* emulated cards; 0: none */
-    uint64_t card_bytes; /* of each card's pool; 0: all experts on all cards together */
+    struct cards_wanted want; /* --cards and --trunk */
     uint32_t batch;    /* most tokens of a trunk pass; 0: 512 */
-    int cards;         /* 1: the trunk's program runs in an emulated card's worker (--cards emu:1) */
     int every_row;     /* 1: logits of every token may be asked for (eval, perplexity) */
     enum policy_kind policy; /* which experts stay at hand where not all fit */
     enum prefetch_mode prefetch; /* are the next layer's likely experts read before they are called? */

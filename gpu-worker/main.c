@@ -12,6 +12,7 @@
 
 #include "gpu-worker/experts.h"
 #include "gpu-worker/host.h"
+#include "gpu-worker/probe.h"
 #include "kernels/cpu.h"
 
 #define MOST_THREADS 256u
@@ -137,6 +138,8 @@ int main(int argc, char **argv)
     struct err e = {0};
     const char *problem;
 
+    if (argc == 2 && !strncmp(argv[1], "--probe", 7) && (!argv[1][7] || !strcmp(argv[1] + 7, "=measure")))
+        return probe_main(argv[1][7] != 0); /* the coordinator asks, or a person */
     if (child_begin(argc, argv, "conclave-gpu", "Works on a card for conclave, which starts it.", &c, &e) < 0) {
         if (c.ctl < 0) /* else the coordinator was told, and says it */
             fprintf(stderr, "conclave-gpu: %s\n", e.msg);

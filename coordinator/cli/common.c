@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "coordinator/cli/cards_flag.h"
 #include "coordinator/cli/value.h"
 #include "coordinator/cli/version.h"
 #include "coordinator/model/utf8.h"
@@ -20,28 +21,6 @@ static const char kv_choices[] = "f32|f16|bf16";
 
 _Static_assert(POLICY_HEAT == 0 && POLICY_LRU == 1 && POLICY_LFU == 2, "the choices are in this order");
 static const char policy_choices[] = "heat|lru|lfu";
-
-/* none; emu:1: the trunk's host; emu:N:BYTES: experts */
-static int take_cards(const char *value, void *to, char *wanted, size_t room)
-{
-    struct cards_wanted c = {0};
-    const char *at = value + 4;
-    char *end;
-    unsigned long n;
-
-    snprintf(wanted, room, "none, emu:1, or emu:N:BYTES with N from 1 to %u", MAX_CARDS);
-    if (strcmp(value, "none")) {
-        if (strncmp(value, "emu:", 4) || *at < '1' || *at > '9')
-            return -1;
-        n = strtoul(at, &end, 10);
-        if (n > MAX_CARDS || (*end ? *end != ':' || value_size(end + 1, &c.bytes) || !c.bytes : n != 1))
-            return -1;
-        c.n = *end ? (uint32_t)n : 0;
-        c.trunk = !*end;
-    }
-    *(struct cards_wanted *)to = c;
-    return 0;
-}
 
 _Static_assert(PREFETCH_AUTO == 0 && PREFETCH_ON == 1 && PREFETCH_OFF == 2, "the choices are in this order");
 static const char prefetch_choices[] = "auto|on|off";
@@ -110,10 +89,17 @@ const struct flag engine_flag_table[] = {
      .kind = FLAG_TAKE,
      .at = AT(cards),
      .take = take_cards,
-     .shown = "none",
-     .help = "none; emu:1: a worker process that stands for a card and computes the trunk with the CPU's kernels, may "
-             "die and is replaced; emu:N:BYTES: N such processes that compute experts, each with BYTES of memory for "
-             "them; for tests, not for speed"},
+     .shown = "all that can be used",
+     .help = "cards that compute: none, all, or their numbers, as in 0,1; emu:N or emu:N:BYTES: N worker processes "
+             "that stand for cards and compute with the CPU's kernels, each with BYTES of memory for experts; for "
+             "tests, not for speed"},
+    {.name = "trunk",
+     .arg = "WHERE",
+     .kind = FLAG_TAKE,
+     .at = AT(cards.trunk),
+     .take = take_trunk,
+     .shown = "auto",
+     .help = "where the trunk is computed: auto, cpu, or the place of a card in the list of --cards, from 0 on"},
     {.name = "batch",
      .arg = "N",
      .kind = FLAG_U32,
@@ -149,14 +135,14 @@ const struct flag engine_flag_table[] = {
     {.kind = 0},
 };
 const char engine_flags_notes[] =
-    "-t, --ram, --cache-policy, --prefetch, --nodes, --cards and --batch change speed and memory, never a bit of the result: the bytes "
+    "-t, --ram, --cache-policy, --prefetch, --nodes, --cards, --trunk and --batch change speed and memory, never a bit of the result: the bytes "
     "depend "
     "on the model file, the tokens, --kv and the sampling settings alone.\n"
     "Sizes: 800M, 1.5G; K, M, G, T are powers of 1024.";
 
 void engine_flags_init(struct engine_flags *f)
 {
-    *f = (struct engine_flags){.kv = KV_F16};
+    *f = (struct engine_flags){.kv = KV_F16, .cards = {.trunk = TRUNK_AUTO}};
 }
 
 void engine_flags_options(const struct engine_flags *f, struct engine_options *o)
@@ -167,9 +153,7 @@ void engine_flags_options(const struct engine_flags *f, struct engine_options *o
     o->nodes = f->nodes;
     o->ram = f->ram;
     o->batch = f->batch;
-    o->cards = f->cards.trunk;
-    o->n_cards = f->cards.n;
-    o->card_bytes = f->cards.bytes;
+    o->want = f->cards;
     o->policy = (enum policy_kind)f->policy;
     o->prefetch = (enum prefetch_mode)f->prefetch;
     o->record_routes = f->record_routes;

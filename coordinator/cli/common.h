@@ -6,17 +6,14 @@
 #include "coordinator/cli/args.h"
 #include "coordinator/engine.h"
 #include "coordinator/json/json_write.h"
+#include "coordinator/supervise/cards_choose.h"
 
 struct engine_flags {
     const char *model, *stats;
     uint32_t threads, nodes, batch;
     uint64_t ram;
     const char *record_routes;
-    struct cards_wanted {
-        uint32_t n;     /* that compute experts */
-        uint64_t bytes; /* of each pool */
-        int trunk;      /* 1: another computes the trunk */
-    } cards;
+    struct cards_wanted cards;
     int kv, policy, prefetch, verbose, processes, verify;
 };
 extern const struct flag engine_flag_table[];

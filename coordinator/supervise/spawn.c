@@ -21,7 +21,7 @@
 #define GOODBYE_MS 2000
 #define CHILD_SEGS_MAX 80 /* as many as a child takes (shm/child.h) */
 
-static int beside_us(const char *program, char *path, size_t n, struct err *e)
+int spawn_beside_us(const char *program, char *path, size_t n, struct err *e)
 {
     ssize_t got = readlink("/proc/self/exe", path, n - 1);
     char *slash;
@@ -132,7 +132,7 @@ int spawn_worker(const char *program, const char *name, uint32_t outbox, const s
 
     *w = (struct worker){.pidfd = -1, .ctl = -1, .outbox = outbox};
     snprintf(w->name, sizeof w->name, "%s", name);
-    if ((rc = beside_us(program, path, sizeof path, e)) || (rc = ctl_pair(pair, e)))
+    if ((rc = spawn_beside_us(program, path, sizeof path, e)) || (rc = ctl_pair(pair, e)))
         return rc;
     rc = start(path, w, pair[1], segs, n_segs, e);
     close(pair[1]);

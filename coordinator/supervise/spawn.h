@@ -30,5 +30,7 @@ int spawn_wait_ready(struct worker *w, struct err *e);
 void spawn_kill(struct worker *w);
 /* Asks all to finish, waits a little, kills what is left, reaps. */
 void spawn_end(struct worker *w, size_t n);
+/* The path of a program that lies beside ours. */
+int spawn_beside_us(const char *program, char *path, size_t n, struct err *e);
 /* "ended with status 1", "was killed by signal 9 (Killed)" */
 void spawn_how_it_ended(int status, char *text, size_t n);

@@ -68,7 +68,7 @@ for number, (name, model, tokens) in enumerate(prompts()):
                     check(any(w["came"] > 0 for w in workers), "%s: nothing came to a card: %s" % (what, workers))
                     check(s["card_items"] > 0, "%s: no item went to a card" % what)
 
-for value in ("emu", "emu:", "emu:0", "emu:17", "emu:1:", "emu:1:x", "emu:1:0", "emu:2", "emu:-1", "0"):
+for value in ("emu", "emu:", "emu:0", "emu:17", "emu:1:", "emu:1:x", "emu:1:0", "emu:-1", "0,", "nvidia"):
     p = conclave("eval", "-m", model, "--tokens", "1", "--cards", value)
     check(p.returncode == 2 and b"--cards" in p.stderr, "--cards %s: %d %s" % (value, p.returncode, p.stderr))
 p = conclave("eval", "-m", model, "--tokens", "1", "--greedy", "1", "--cards", "emu:1:1K")

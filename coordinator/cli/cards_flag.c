@@ -1,0 +1,81 @@
+/* Words only; whether such cards are there is asked when the run begins. */
+#include "coordinator/cli/cards_flag.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "coordinator/cli/value.h"
+#include "coordinator/supervise/cards_choose.h"
+
+/* Digits up to `end` or the text's end; at most two, none in front that means nothing. NULL: no number. */
+static const char *small_number(const char *at, uint32_t *out)
+{
+    size_t n = strspn(at, "0123456789");
+
+    if (!n || n > 3 || (n > 1 && *at == '0'))
+        return NULL;
+    *out = 0;
+    for (size_t i = 0; i < n; i++)
+        *out = *out * 10 + (uint32_t)(at[i] - '0');
+    return at + n;
+}
+
+static int emulated(const char *at, struct cards_wanted *c)
+{
+    at = small_number(at, &c->n);
+    c->kind = CARDS_EMULATED;
+    if (!at || !c->n || c->n > MAX_CARDS)
+        return -1;
+    if (!*at)
+        return 0;
+    return *at != ':' || value_size(at + 1, &c->bytes) || !c->bytes ? -1 : 0;
+}
+
+static int listed(const char *at, struct cards_wanted *c)
+{
+    c->kind = CARDS_LISTED;
+    for (;; at++) {
+        if (c->n == MAX_CARDS || !(at = small_number(at, &c->card[c->n++])))
+            return -1;
+        if (!*at)
+            return 0;
+        if (*at != ',')
+            return -1;
+    }
+}
+
+int take_cards(const char *value, void *to, char *wanted, size_t room)
+{
+    struct cards_wanted *old = to, c = {.trunk = old->trunk};
+    int bad = 0;
+
+    snprintf(wanted, room, "none, all, numbers of cards as in 0,1, or emu:N or emu:N:BYTES with N from 1 to %u", MAX_CARDS);
+    if (!strcmp(value, "none"))
+        c.kind = CARDS_NONE;
+    else if (!strncmp(value, "emu:", 4))
+        bad = emulated(value + 4, &c);
+    else if (strcmp(value, "all"))
+        bad = listed(value, &c);
+    if (!bad)
+        *old = c;
+    return bad;
+}
+
+int take_trunk(const char *value, void *to, char *wanted, size_t room)
+{
+    uint32_t n;
+    const char *end;
+
+    snprintf(wanted, room, "auto, cpu, or a place in the list of cards, 0 to %u", MAX_CARDS - 1);
+    if (!strcmp(value, "auto")) {
+        *(int *)to = TRUNK_AUTO;
+    } else if (!strcmp(value, "cpu")) {
+        *(int *)to = TRUNK_CPU;
+    } else {
+        end = small_number(value, &n);
+        if (!end || *end || n >= MAX_CARDS)
+            return -1;
+        *(int *)to = (int)n;
+    }
+    return 0;
+}
