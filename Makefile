@@ -5,8 +5,11 @@
 # make fuzz       libFuzzer targets, a short run each (needs clang; FUZZ_SECONDS=n)
 # make SAN=address|thread|undefined test    the same in build/SAN, with a sanitizer
 # make install PREFIX=/usr/local
+# Cards: where nvcc is found, conclave-gpu gets the CUDA code: for the cards of this machine, with CARDS=1
+# or on request for others (CUDA_ARCH="80 90"; CARDS=1 alone: all kinds, what releases carry). CARDS=0, or
+# no card here: without, and `make` says so.
 # make cuda       CUDA kernels and their tests in build/cuda (needs nvcc; CUDA_ARCH=90: one kind of
-#                 card, quick; the default list is what releases carry)
+#                 card, quick; else those of the cards here, or, without any, all that releases carry)
 # make cuda-kernels   those of kernels/ alone: they need no library
 # make cuda-test  runs the CUDA tests; without a card they are skipped, and say so
 # make cuda-bench builds and runs the CUDA timings
@@ -21,6 +24,7 @@ SAN ?=
 B := build$(if $(SAN),/$(SAN))
 PREFIX ?= /usr/local
 CC ?= gcc
+CARDS ?= auto
 CLANG ?= clang
 FUZZ_SECONDS ?= 10
 
@@ -64,6 +68,35 @@ GPUW := $(filter gpu-worker/%,$(LIBSRC))
 PAGER := $(filter pager/%,$(LIBSRC))
 obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 
+# CUDA (kernels/ARITHMETIC.md, rule 2): the runtime is linked in, the driver is looked for when a
+# program asks for a card, so that the same program starts on a machine without one. Host code of
+# .cu files needs no C++ library.
+CUDA ?= /usr/local/cuda
+NVCC ?= $(firstword $(wildcard $(CUDA)/bin/nvcc) nvcc)
+ASKED_ARCH := $(filter-out undefined default,$(origin CUDA_ARCH))
+ifeq ($(CARDS)$(ASKED_ARCH),auto) # the kinds of this machine's cards
+CUDA_ARCH := $(sort $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d .))
+ASKED_ARCH := $(CUDA_ARCH)
+endif
+ifeq ($(strip $(CUDA_ARCH)),)
+CUDA_ARCH := 75 80 86 89 90 100 120
+endif
+# does conclave-gpu get the CUDA code?
+WITH_CUDA := $(if $(filter 0,$(CARDS))$(SAN),,$(if $(filter 1,$(CARDS))$(ASKED_ARCH),$(if $(shell command -v $(NVCC)),1)))
+comma := ,
+CUDA_CODE := $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a)$(comma)code=sm_$(a))
+ifneq ($(words $(CUDA_ARCH)),1) # cards that come later compile this at their first start
+CUDA_CODE += -gencode arch=compute_$(lastword $(CUDA_ARCH))$(comma)code=compute_$(lastword $(CUDA_ARCH))
+endif
+NVCCFLAGS += -std=c++17 -O3 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true \
+	-Werror all-warnings -I. -I$(B) $(CUDA_CODE) -Xcompiler -ffp-contract=off \
+	-Xcompiler -fno-exceptions -Xcompiler -fno-rtti -Xcompiler -fno-threadsafe-statics \
+	-Xcompiler -Wall -Xcompiler -Wextra
+CUDA_LIBS := -L$(CUDA)/lib64 -lcudart_static -ldl -lrt -lpthread -lm
+CUDA_LIBSRC := $(filter-out %_test.cu %_bench.cu,$(CUDA_SRC))
+CUDA_TESTS := $(patsubst %.cu,$(B)/cuda/test/%,$(filter %_test.cu,$(CUDA_SRC)))
+CUDA_BENCHES := $(patsubst %.cu,$(B)/cuda/bench/%,$(filter %_bench.cu,$(CUDA_SRC)))
+
 PROGS := $(B)/bin/conclave $(B)/bin/conclave-cpu $(B)/bin/conclave-gpu \
 	$(B)/bin/conclave-pager
 TESTS := $(patsubst %.c,$(B)/test/%,$(call pick,%_test.c))
@@ -100,11 +133,18 @@ $(B)/obj/%.o: %.c
 ifneq ($(PROGS),)
 $(B)/bin/conclave: $(call obj,coordinator/main.c $(COORD) $(TRUNK) $(SHM) $(KERNELS))
 $(B)/bin/conclave-cpu: $(call obj,cpu-worker/main.c $(CPUW) $(SHM) $(KERNELS))
-$(B)/bin/conclave-gpu: $(call obj,gpu-worker/main.c $(GPUW) $(CPUW) $(TRUNK) $(SHM) $(KERNELS))
+$(B)/bin/conclave-gpu: $(call obj,gpu-worker/main.c $(if $(WITH_CUDA),$(filter-out %_none.c,$(GPUW)),$(GPUW)) \
+	$(CPUW) $(TRUNK) $(SHM) $(KERNELS)) $(if $(WITH_CUDA),$(patsubst %.cu,$(B)/cuda/obj/%.o,$(CUDA_LIBSRC))) $(B)/with_cuda
+$(B)/bin/conclave-gpu: LDLIBS += $(if $(WITH_CUDA),$(CUDA_LIBS))
+# which of the two it is: another choice links anew
+$(B)/with_cuda: FORCE
+	@mkdir -p $(@D)
+	@echo "$(if $(WITH_CUDA),sm: $(CUDA_ARCH),no CUDA)" > $@.new; cmp -s $@.new $@ || { mv $@.new $@; echo \
+	    "conclave-gpu: $(if $(WITH_CUDA),for cards of kind $(CUDA_ARCH),without CUDA (CARDS=1 for all cards$(comma) CUDA_ARCH=90 for one kind))"; }; rm -f $@.new
 $(B)/bin/conclave-pager: $(call obj,pager/main.c $(PAGER) $(SHM))
 $(PROGS):
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) -fopenmp -o $@ $^ $(LDLIBS)
+	$(CC) $(CFLAGS) $(LDFLAGS) -fopenmp -o $@ $(filter %.o %.a,$^) $(LDLIBS)
 endif
 
 # a test of a folder links that folder and what it may depend on
@@ -122,26 +162,6 @@ $(B)/fuzz/%: %.c $(LIBSRC) $(HDR) $(B)/build_id.h
 	@mkdir -p $(@D)
 	$(CLANG) -std=gnu11 -O1 -g -ffp-contract=off -I. -I$(B) -fsanitize=fuzzer,address,undefined \
 	    -fno-sanitize-recover=all -o $@ $< $$(sed -n 's/^.*FUZZ: *//p' $<) -lm
-
-# CUDA (kernels/ARITHMETIC.md, rule 2): the runtime is linked in, the driver is looked for when a
-# program asks for a card, so that the same program starts on a machine without one. Host code of
-# .cu files needs no C++ library.
-CUDA ?= /usr/local/cuda
-NVCC ?= $(firstword $(wildcard $(CUDA)/bin/nvcc) nvcc)
-CUDA_ARCH ?= 75 80 86 89 90 100 120
-comma := ,
-CUDA_CODE := $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a)$(comma)code=sm_$(a))
-ifneq ($(words $(CUDA_ARCH)),1) # cards that come later compile this at their first start
-CUDA_CODE += -gencode arch=compute_$(lastword $(CUDA_ARCH))$(comma)code=compute_$(lastword $(CUDA_ARCH))
-endif
-NVCCFLAGS += -std=c++17 -O3 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true \
-	-Werror all-warnings -I. -I$(B) $(CUDA_CODE) -Xcompiler -ffp-contract=off \
-	-Xcompiler -fno-exceptions -Xcompiler -fno-rtti -Xcompiler -fno-threadsafe-statics \
-	-Xcompiler -Wall -Xcompiler -Wextra
-CUDA_LIBS := -L$(CUDA)/lib64 -lcudart_static -ldl -lrt -lpthread -lm
-CUDA_LIBSRC := $(filter-out %_test.cu %_bench.cu,$(CUDA_SRC))
-CUDA_TESTS := $(patsubst %.cu,$(B)/cuda/test/%,$(filter %_test.cu,$(CUDA_SRC)))
-CUDA_BENCHES := $(patsubst %.cu,$(B)/cuda/bench/%,$(filter %_bench.cu,$(CUDA_SRC)))
 
 # what conclave-gpu says it was built for (gpu-worker/probe.h)
 PROBE_ARCHS := $(strip $(CUDA_ARCH) $(if $(filter-out 1,$(words $(CUDA_ARCH))),$(lastword $(CUDA_ARCH))+ptx))
@@ -195,7 +215,7 @@ compile_commands.json:
 clean:
 	rm -rf build
 
-.PHONY: all cuda cuda-kernels cuda-test cuda-bench tests fuzzers test check bench fuzz install clean compile_commands.json
+.PHONY: FORCE all cuda cuda-kernels cuda-test cuda-bench tests fuzzers test check bench fuzz install clean compile_commands.json
 .SECONDARY:
 # make reads what each object was made from
 -include $(shell find $(B)/obj $(B)/cuda/obj -name '*.d' 2>/dev/null)
