@@ -13,11 +13,19 @@
  *
  * -DCARD: the trunk's own card. The table is the card's copy, cleared some time after the host's; a step
  * is two layers, the mover waits for the copy's confirmation, then for the end of the step.
+ * -DHOST: the same as the program does it (gpu-worker/hits.h), and with the card as a worker besides. The copy
+ * is told what came and what shall leave, in that order, and changes between steps alone; a clear is confirmed
+ * when it has been applied, and nobody waits for the end of a step. What the copy does not have is published,
+ * also if the host's entry names this card's slot already: slab 0 is left by the clear *and* by rule 13.
  *
  * Variants that must fail: -DAS_WRITTEN (no header check by RAM owners), -DSCAN_FIRST (header marked after
  * the look at the calls), -DNO_WAIT (no wait for items), -DNO_REST (after a pager's death the slab takes
  * another expert), -DREUSE_EARLY (a wave's slab is granted again before its stamp), -DSET_EARLY (entry set
- * when the read is submitted), -DCARD -DNO_CONFIRM, -DCARD -DNO_STEP_END.
+ * when the read is submitted), -DCARD -DNO_CONFIRM, -DCARD -DNO_STEP_END; -DHOST with -DNO_CONFIRM (the clear's
+ * answer is not waited for), -DIN_STEP (the copy changes, and confirms, in a step), -DCAME_EARLY (the
+ * copy is told when the upload is submitted), -DOUT_OF_ORDER (a clear overtakes what came). -DHOST -DCLEAR_ONLY
+ * passes (neither header nor wait): who confirms between steps has waited for the calls too, as long as no
+ * giving outlives its call's step; rule 10 wants the wait nevertheless.
  * -DSTEP_END passes: no header check, but the mover waits for the end of the step also for slabs.
  */
 #ifndef N
@@ -40,6 +48,10 @@ bool second;                      /* the call has a second item, for the other e
 byte row[2], asked;               /* rows of the two items; items granted */
 byte g_no, g_item, g_fin;         /* amendment for the spare slab: number, item; number stamped */
 bool fin[2];                      /* granted items stamped */
+#ifdef HOST
+chan told = [3] of { byte, byte }; /* expert, epoch where it came; 0: it shall leave */
+bool confirmed;
+#endif
 byte step_no; bool in_step;
 byte pub, epoch = 1;
 
@@ -83,7 +95,9 @@ inline read(s, e)                 /* wait for rest, read, wait for the completio
 	atomic { done_r[s] -> done_r[s] = 0; want[s] = 0 }
 }
 
-#ifdef CARD
+#ifdef HOST
+#define LOOK(e) p = card_place[e]; own = (p != PLACE_NONE); if :: own :: else -> p = entry_place[e]; q = entry_epoch[e] fi
+#elif defined(CARD)
 #define LOOK(e) p = card_place[e]; q = card_epoch[e]
 #else
 #define LOOK(e) p = entry_place[e]; q = entry_epoch[e]
@@ -92,6 +106,9 @@ inline read(s, e)                 /* wait for rest, read, wait for the completio
 proctype trunk()
 {
 	byte n = 1, p, q, e;
+#ifdef HOST
+	bool own;
+#endif
 	do
 	:: n > N -> break
 	:: else ->
@@ -106,6 +123,15 @@ proctype trunk()
 		:: else
 		fi;
 #else
+#ifdef HOST
+		if
+		:: own ->                               /* resident here: computed by the trunk's own graph */
+			assert(data[p] == e);
+			assert(data[p] == e);
+			goto summed
+		:: else
+		fi;
+#endif
 		atomic {                                /* ... and publishes later */
 			item_expert = e; item_place = p; item_epoch = q; stamped = 0; declined = 0; row[0] = 0; row[1] = 0;
 			asked = 0; fin[0] = 0; fin[1] = 0;
@@ -116,6 +142,9 @@ proctype trunk()
 		assert(row[0] == e);
 		assert(!second || row[1] == X + Y - e);
 		atomic { word = RETIRED(n); item_place = PLACE_NONE; second = 0; declined = 0 };
+#endif
+#ifdef HOST
+summed:		atomic { word = RETIRED(n); own = 0 };
 #endif
 		atomic { p = 0; q = 0; e = 0;
 		if
@@ -171,13 +200,28 @@ end:	do
 
 /* slab 0: X leaves, Y comes */
 #define PLACE_NAMED (word > 0 && word % 2 == 0 && item_place == 0)
-proctype mover()
+/* What leaves slab 0, and what came there; e: who. */
+#ifdef HOST
+#ifdef OUT_OF_ORDER
+#define TELL_CLEAR(e) told!!e,0                  /* sorted before what came */
+#else
+#define TELL_CLEAR(e) told!e,0
+#endif
+#define TELL_CAME(e) told!e,epoch+1
+#endif
+
+inline quit(e)                    /* e leaves slab 0 */
 {
-	byte st, old;
-	atomic { entry_place[X] = PLACE_NONE; entry_epoch[X] = 0 };       /* host entry cleared */
+	atomic { entry_place[e] = PLACE_NONE; entry_epoch[e] = 0 };       /* host entry cleared */
+#ifdef HOST
+	TELL_CLEAR(e);
+#ifndef NO_CONFIRM
+	atomic { confirmed -> confirmed = 0 };
+#endif
+#endif
 #ifdef CARD
 #ifndef NO_CONFIRM
-	card_place[X] == PLACE_NONE;                            /* the card's copy: confirmed */
+	card_place[e] == PLACE_NONE;                            /* the card's copy: confirmed */
 #endif
 #ifndef NO_STEP_END
 	st = step_no;
@@ -188,6 +232,7 @@ proctype mover()
 	st = step_no;
 	!in_step || step_no != st;
 #endif
+#ifndef CLEAR_ONLY
 #ifdef SCAN_FIRST
 	!PLACE_NAMED;
 	header[0] = 0;
@@ -198,44 +243,55 @@ proctype mover()
 #endif
 #endif
 #endif
+#endif
+}
+
+inline enter(e)                   /* e comes to slab 0 */
+{
+#if defined(HOST) && defined(CAME_EARLY)
+	TELL_CAME(e);
+#endif
 #ifdef SET_EARLY
 	atomic { epoch++; header[0] = epoch };
-	atomic { entry_place[Y] = 0; entry_epoch[Y] = epoch };         /* an entry is one word */
+	atomic { entry_place[e] = 0; entry_epoch[e] = epoch };         /* an entry is one word */
 #endif
-	read(0, Y);
+	read(0, e);
+#if defined(HOST) && !defined(CAME_EARLY)
+	TELL_CAME(e);
+#endif
 #ifndef SET_EARLY
 	atomic { epoch++; header[0] = epoch };
-	atomic { entry_place[Y] = 0; entry_epoch[Y] = epoch };         /* an entry is one word */
+	atomic { entry_place[e] = 0; entry_epoch[e] = epoch };         /* an entry is one word */
 #endif
-	/* and back: Y leaves, X comes */
-	atomic { entry_place[Y] = PLACE_NONE; entry_epoch[Y] = 0 };
-#ifdef CARD
-#ifndef NO_CONFIRM
-	card_place[Y] == PLACE_NONE;
-#endif
-#ifndef NO_STEP_END
-	st = step_no;
-	!in_step || step_no != st;
-#endif
-#else
-#ifdef STEP_END
-	st = step_no;
-	!in_step || step_no != st;
-#endif
-#ifdef SCAN_FIRST
-	!PLACE_NAMED;
-	header[0] = 0;
-#else
-	header[0] = 0;
-#ifndef NO_WAIT
-	!PLACE_NAMED;
-#endif
-#endif
-#endif
-	read(0, X);
-	atomic { epoch++; header[0] = epoch };
-	atomic { entry_place[X] = 0; entry_epoch[X] = epoch }
 }
+
+proctype mover()
+{
+	byte st, old;
+	quit(X);
+	enter(Y);
+	quit(Y);                          /* and back: Y leaves, X comes */
+	enter(X)
+}
+
+#ifdef HOST
+#ifdef IN_STEP
+#define BETWEEN (1)
+#else
+#define BETWEEN (!in_step)
+#endif
+proctype copy()                   /* gpu-worker/hits.c: what was told, in its order, between steps */
+{
+	byte e, q;
+end:	do
+	:: atomic { BETWEEN && nempty(told) -> told?e,q;
+		if
+		:: q != 0 -> card_place[e] = 0; card_epoch[e] = q
+		:: else -> card_place[e] = PLACE_NONE; card_epoch[e] = 0; confirmed = 1
+		fi; e = 0; q = 0 }
+	od
+}
+#endif
 
 #ifdef CARD
 proctype copy()                   /* host table -> card, later */
@@ -252,7 +308,9 @@ init {
 		entry_place[X] = 0; entry_epoch[X] = 1; entry_place[Y] = PLACE_NONE; card_place[X] = 0; card_epoch[X] = 1; card_place[Y] = PLACE_NONE;
 		header[0] = 1; data[0] = X; item_place = PLACE_NONE;
 		run device(); run pager(); run trunk(); run mover();
-#ifdef CARD
+#ifdef HOST
+		run copy(); run worker(); run steward()
+#elif defined(CARD)
 		run copy()
 #else
 		run worker(); run steward()
