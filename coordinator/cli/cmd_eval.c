@@ -130,7 +130,8 @@ static int prepare(struct eval *v, struct err *e)
                                     "leave one of them out");
     if ((v->flags.logits && output_open(&v->logits, v->flags.logits, e)) ||
         (v->flags.dump && output_folder(v->flags.dump, e)) ||
-        (v->engine.stats && output_open(&v->stats, v->engine.stats, e)))
+        (v->engine.stats && output_open(&v->stats, v->engine.stats, e)) ||
+        engine_flags_results(&v->engine, "--logits", v->flags.logits, e))
         return -1;
     return 0;
 }
@@ -268,7 +269,7 @@ int cmd_eval(int argc, char **argv)
         .usage = "-m MODEL --tokens 1,2,3 [--logits OUT] [--dump DIR] [--greedy N] [flags]",
         .notes = engine_flags_notes,
         .foreign = 1,
-        .part = {{eval_table, &v.flags}, {engine_flag_table, &v.engine}},
+        .part = {{eval_table, &v.flags}, {engine_flag_table, &v.engine}, {engine_run_table, &v.engine}},
     };
     struct engine_options o = {.every_row = 1};
     struct err e = {0};

@@ -221,7 +221,7 @@ int cmd_perplexity(int argc, char **argv)
         .usage = "-m MODEL -f TEXT [-c 512] [flags]",
         .notes = engine_flags_notes,
         .foreign = 1,
-        .part = {{perplexity_table, &p.flags}, {engine_flag_table, &p.engine}},
+        .part = {{perplexity_table, &p.flags}, {engine_flag_table, &p.engine}, {engine_run_table, &p.engine}},
     };
     struct engine_options o = {.every_row = 1};
     struct err e = {0};
@@ -231,7 +231,8 @@ int cmd_perplexity(int argc, char **argv)
     if (args_parse(&a, argc, argv, &status))
         return status;
     status = 1;
-    if (!(p.engine.stats && output_open(&p.stats, p.engine.stats, &e)) && !prepare(&p, &e)) {
+    if (!(p.engine.stats && output_open(&p.stats, p.engine.stats, &e)) &&
+        !engine_flags_results(&p.engine, NULL, NULL, &e) && !prepare(&p, &e)) {
         engine_flags_options(&p.engine, &o);
         o.n_ctx = p.flags.n_ctx;
         status = engine_run(&o, body, &p, &e);

@@ -30,65 +30,18 @@ struct options {
 };
 
 #define AT(x) offsetof(struct options, x)
-#define EN(x) offsetof(struct options, engine.x)
 static const struct flag table[] = {
-    {.name = "model",
-     .letter = 'm',
-     .arg = "FILE",
-     .group = "what would be run",
-     .kind = FLAG_STRING,
-     .at = EN(model),
-     .required = 1,
-     .help = "GGUF file, or any part of a split one"},
-    {.name = "kv",
-     .arg = "TYPE",
-     .kind = FLAG_CHOICE,
-     .at = EN(kv),
-     .choices = "f32|f16|bf16",
-     .help = "type in which keys and values are kept"},
     {.name = "ctx-size",
      .letter = 'c',
      .arg = "N",
+     .group = "what is expected",
      .kind = FLAG_U32,
      .at = AT(n_ctx),
      .max = 1 << 30,
      .shown = "the model's maximum, or what fits",
      .help = "tokens of the context"},
-    {.name = "ram",
-     .arg = "BYTES",
-     .kind = FLAG_SIZE,
-     .at = EN(ram),
-     .min = 1,
-     .shown = "all that fits",
-     .help = "memory for routed experts, with a suffix K, M, G or T"},
-    {.name = "threads",
-     .letter = 't',
-     .arg = "N",
-     .kind = FLAG_U32,
-     .at = EN(threads),
-     .min = 1,
-     .max = 256,
-     .shown = "the physical cores",
-     .help = "threads of the trunk, and as many of the workers"},
-    {.name = "nodes",
-     .arg = "N",
-     .kind = FLAG_U32,
-     .at = EN(nodes),
-     .min = 1,
-     .max = MAX_NODES,
-     .shown = "the machine's NUMA nodes",
-     .help = "expert workers"},
-    {.name = "batch",
-     .arg = "N",
-     .kind = FLAG_U32,
-     .at = EN(batch),
-     .min = 1,
-     .max = 65536,
-     .shown = "512, where memory allows",
-     .help = "most tokens of one pass of the trunk"},
     {.name = "routes",
      .arg = "FILE",
-     .group = "what is expected",
      .kind = FLAG_STRING,
      .at = AT(routes),
      .help = "a recorded trace (.npy, run --record-routes): the hit rate is that of the policy on it"},
@@ -304,15 +257,18 @@ int cmd_plan(int argc, char **argv)
                  "kernels and shapes, and reads of its file, both at once.\n"
                  "The flags mean what they mean to run, and the plan is the one that run would make now, with its "
                  "default --cache-policy.",
-        .part = {{table, &o}},
+        .part = {{engine_flag_table, &o.engine}, {table, &o}},
     };
     struct engine_options eo = {0};
+    enum disk_io io;
     struct err e = {0};
     int status;
 
     engine_flags_init(&o.engine);
     if (args_parse(&a, argc, argv, &status))
         return status;
+    if (disk_io(&io, &e)) /* as a run would refuse it */
+        return report_error(&e);
     engine_flags_options(&o.engine, &eo);
     eo.n_ctx = o.n_ctx;
     status = engine_plan(&eo, look, &o, &e);

@@ -544,7 +544,7 @@ int cmd_run(int argc, char **argv)
         .usage = "-m MODEL [-p TEXT | -f FILE | < TEXT] [flags]",
         .notes = engine_flags_notes,
         .foreign = 1,
-        .part = {{run_table, &r.flags}, {engine_flag_table, &r.engine}},
+        .part = {{run_table, &r.flags}, {engine_flag_table, &r.engine}, {engine_run_table, &r.engine}},
     };
     struct engine_options o = {0};
     struct err e = {0};
@@ -559,7 +559,8 @@ int cmd_run(int argc, char **argv)
     if (settings_of(&r.flags, &r.settings, &e))
         return args_usage("run", "%s", e.msg);
     status = 1;
-    if ((r.engine.stats && output_open(&r.stats, r.engine.stats, &e)) || prepare(&r, &e) ||
+    if ((r.engine.stats && output_open(&r.stats, r.engine.stats, &e)) ||
+        engine_flags_results(&r.engine, NULL, NULL, &e) || prepare(&r, &e) ||
         (r.flags.ignore_eos && never_end(&r, &e)))
         goto done;
     engine_flags_options(&r.engine, &o);

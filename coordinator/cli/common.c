@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "coordinator/cli/cards_flag.h"
+#include "coordinator/cli/output.h"
 #include "coordinator/cli/value.h"
 #include "coordinator/cli/version.h"
 #include "coordinator/model/utf8.h"
@@ -62,20 +63,6 @@ const struct flag engine_flag_table[] = {
      .help = "memory for routed experts, with a suffix K, M, G or T; with less than all of them "
              "the rest is "
              "read from the file when needed"},
-    {.name = "cache-policy",
-     .arg = "NAME",
-     .kind = FLAG_CHOICE,
-     .at = AT(policy),
-     .choices = policy_choices,
-     .help = "with --ram: which experts stay in memory: heat (learned from use), lru (used last) or "
-             "lfu (used most)"},
-    {.name = "prefetch",
-     .arg = "MODE",
-     .kind = FLAG_CHOICE,
-     .at = AT(prefetch),
-     .choices = prefetch_choices,
-     .help = "with --ram: read the next layer's likely experts while this layer is computed: on, off, or "
-             "auto (where it is measured to save time in this run); not with --cards"},
     {.name = "nodes",
      .arg = "N",
      .kind = FLAG_U32,
@@ -108,6 +95,24 @@ const struct flag engine_flag_table[] = {
      .max = 65536,
      .shown = "512",
      .help = "most tokens of one pass of the trunk"},
+    {.kind = 0},
+};
+
+const struct flag engine_run_table[] = {
+    {.name = "cache-policy",
+     .arg = "NAME",
+     .kind = FLAG_CHOICE,
+     .at = AT(policy),
+     .choices = policy_choices,
+     .help = "with --ram: which experts stay in memory: heat (learned from use), lru (used last) or "
+             "lfu (used most)"},
+    {.name = "prefetch",
+     .arg = "MODE",
+     .kind = FLAG_CHOICE,
+     .at = AT(prefetch),
+     .choices = prefetch_choices,
+     .help = "with --ram: read the next layer's likely experts while this layer is computed: on, off, or "
+             "auto (where it is measured to save time in this run); not with --cards"},
     {.name = "verify",
      .kind = FLAG_ON,
      .at = AT(verify),
@@ -160,6 +165,13 @@ void engine_flags_options(const struct engine_flags *f, struct engine_options *o
     o->verbose = f->verbose;
     o->verify = f->verify;
     o->progress = isatty(2);
+}
+
+int engine_flags_results(const struct engine_flags *f, const char *flag, const char *path, struct err *e)
+{
+    const struct result r[] = {{flag, path}, {"--stats", f->stats}, {"--record-routes", f->record_routes}};
+
+    return results_differ(r, sizeof r / sizeof *r, e);
 }
 
 const char *kv_name(int kv)

@@ -16,11 +16,16 @@ struct engine_flags {
     struct cards_wanted cards;
     int kv, policy, prefetch, verbose, processes, verify;
 };
-extern const struct flag engine_flag_table[];
+/* Two parts over one struct engine_flags: what decides where things go (conclave plan has it too), and what
+ * else a run can be told. */
+extern const struct flag engine_flag_table[], engine_run_table[];
 extern const char engine_flags_notes[]; /* for help */
 void engine_flags_init(struct engine_flags *f);
 /* Everything but n_ctx and every_row. */
 void engine_flags_options(const struct engine_flags *f, struct engine_options *o);
+/* No two results in one file: --stats, --record-routes, and another that a command has (path NULL: none).
+ * Once --stats and the other are open. */
+int engine_flags_results(const struct engine_flags *f, const char *flag, const char *path, struct err *e);
 const char *kv_name(int kv);
 
 /* A stretch of a run between two readings of the counters. Seconds. */

@@ -97,6 +97,25 @@ int output_close(struct output *o, struct err *e)
     return rc;
 }
 
+/* 1: both are one file. Devices and pipes take what comes. */
+static int same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+
+    if (stat(a, &x) || stat(b, &y))
+        return !strcmp(a, b);
+    return S_ISREG(x.st_mode) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+int results_differ(const struct result *r, size_t n, struct err *e)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; r[i].path && k < i; k++)
+            if (r[k].path && same_file(r[i].path, r[k].path))
+                return err_set(e, -EINVAL, "%s: %s and %s would write the same file", r[i].path, r[k].flag, r[i].flag);
+    return 0;
+}
+
 int output_folder(const char *path, struct err *e)
 {
     struct stat st;

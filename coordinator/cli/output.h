@@ -23,6 +23,13 @@ int output_write(struct output *o, const void *data, size_t n, struct err *e);
 /* Closes. A file that was made here and never written is removed. NULL path: nothing to do. */
 int output_close(struct output *o, struct err *e);
 
+/* Results that one command line names: no two may be the same file. After those that are opened early were
+ * opened. path NULL: not asked for. -EINVAL and a line that names both flags. */
+struct result {
+    const char *flag, *path;
+};
+int results_differ(const struct result *r, size_t n, struct err *e);
+
 /* The folder exists (is made if it does not) and can be written to. */
 int output_folder(const char *path, struct err *e);
 

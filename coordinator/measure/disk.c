@@ -155,13 +155,26 @@ static int by_threads(struct probe *p)
     return -rc;
 }
 
+int disk_io(enum disk_io *out, struct err *e)
+{
+    const char *wanted = getenv("CONCLAVE_IO");
+
+    *out = !wanted || !*wanted ? DISK_ANY : !strcmp(wanted, "threads") ? DISK_THREADS : DISK_URING;
+    if (*out == DISK_URING && strcmp(wanted, "uring"))
+        return err_set(e, -EINVAL, "CONCLAVE_IO is '%s' (uring or threads)", wanted);
+    return 0;
+}
+
 int disk_rate(int fd, const char *name, uint64_t file_bytes, uint64_t read_bytes, unsigned depth,
               unsigned ms, struct disk_rate *out, struct err *e)
 {
     struct probe p = {.fd = fd, .read_bytes = read_bytes, .depth = depth};
+    enum disk_io how;
     int rc;
 
     *out = (struct disk_rate){0};
+    if ((rc = disk_io(&how, e)))
+        return rc;
     if (!read_bytes || read_bytes % 4096 || !depth || depth > DISK_DEPTH_MAX ||
         read_bytes > (1u << 30) || file_bytes < read_bytes)
         return err_set(e, -EINVAL, "%s: %u reads of %" PRIu64 " bytes cannot be measured in %" PRIu64,
@@ -177,12 +190,14 @@ int disk_rate(int fd, const char *name, uint64_t file_bytes, uint64_t read_bytes
         return err_set(e, -ENOMEM, "no memory for %u reads of %" PRIu64 " bytes", depth, read_bytes);
     p.until = now_ns() + (uint64_t)ms * 1000000;
     pthread_mutex_init(&p.lock, NULL);
-    out->uring = by_uring(&p) == 0;
-    rc = out->uring ? 0 : by_threads(&p);
+    rc = how == DISK_THREADS ? -ENOSYS : by_uring(&p);
+    out->uring = rc == 0;
+    if (!out->uring && how != DISK_URING)
+        rc = by_threads(&p);
     pthread_mutex_destroy(&p.lock);
     munmap(p.mem, depth * read_bytes);
     if (rc)
-        return err_set(e, rc, "cannot start a thread: %s", strerror(-rc));
+        return err_set(e, rc, "%s: %s", how == DISK_URING ? "io_uring" : "cannot start a thread", strerror(-rc));
     if (p.error)
         return err_set(e, -p.error, "%s: byte %" PRIu64 ": cannot read: %s", name, p.error_at,
                        strerror(p.error));

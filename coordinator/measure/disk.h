@@ -15,6 +15,10 @@ struct disk_rate {
     int uring;      /* by one io_uring; 0: by as many threads as reads are out, with pread */
 };
 
+/* CONCLAVE_IO, as for the pager: how files are read. -EINVAL: it is neither of the two. */
+enum disk_io { DISK_ANY, DISK_URING, DISK_THREADS };
+int disk_io(enum disk_io *out, struct err *e);
+
 /* fd: the file, opened with O_DIRECT; else the page cache is measured, too. file_bytes: its size, at
  * least read_bytes. read_bytes: multiple of 4096. depth: 1 .. DISK_DEPTH_MAX. Reads blocks in an order
  * without pattern, each at most once before the first comes again, for ms milliseconds (and the reads

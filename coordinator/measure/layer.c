@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "coordinator/measure/disk.h"
 #include "coordinator/measure/measure.h"
 #include "coordinator/supervise/pieces.h"
 #include "kernels/expert/expert.h"
@@ -340,7 +341,11 @@ static int trunk_lead(void *arg, struct team *t)
 static int open_files(struct bench *b, struct err *e)
 {
     const struct gguf *g = b->c->m->g;
+    enum disk_io how;
+    int rc = disk_io(&how, e);
 
+    if (rc)
+        return rc;
     b->out->direct = 1;
     if (gguf_n_shards(g) > SHARDS_MAX)
         return err_set(e, -E2BIG, "%s: more than %d parts cannot be measured; --no-measure", b->c->m->path, SHARDS_MAX);
@@ -355,8 +360,10 @@ static int open_files(struct bench *b, struct err *e)
             return err_set(e, -errno, "%s: cannot open: %s", path, strerror(errno));
         b->n_fd++;
     }
-    b->has_ring = !io_uring_queue_init(64, &b->ring, 0);
+    b->has_ring = how != DISK_THREADS && !io_uring_queue_init(64, &b->ring, 0);
     b->out->one_by_one = !b->has_ring;
+    if (how == DISK_URING && !b->has_ring)
+        return err_set(e, -ENOSYS, "no io_uring, and CONCLAVE_IO wants it");
     return 0;
 }
 

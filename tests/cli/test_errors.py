@@ -109,6 +109,13 @@ p = subprocess.run("%s eval -m %s --tokens 1,2,3 --logits /dev/stdout | wc -c" %
                    capture_output=True)
 check(p.stdout.strip() == b"24576", "--logits into a pipe: %s" % p)
 
+twice = os.path.join(tmp, "twice")
+other = os.path.join(tmp, "..", os.path.basename(tmp), "twice")
+refused(check, run(STORY, "--stats", twice, "--record-routes", twice), 1, twice, "--stats", "--record-routes")
+refused(check, run(STORY, "--stats", twice, "--record-routes", other), 1, "--stats", "--record-routes")
+refused(check, conclave(*EVAL, "--logits", twice, "--stats", other), 1, "--logits", "--stats")
+check(not os.path.exists(twice), "a result that was refused is left")
+check(conclave(*EVAL, "--logits", "/dev/null", "--stats", "/dev/null").returncode == 0, "two results into /dev/null")
 copy = file_of("self.gguf", model)
 refused(check, conclave("eval", "-m", copy, "--tokens", "1", "--logits", copy), 1, copy, "model file")
 refused(check, run(copy, "--stats", copy), 1, copy, "model file")

@@ -77,6 +77,9 @@ def refusals():
     refused(check, conclave("plan", "-m", STORY, "--ram", "1K"), 1, "--ram")
     refused(check, conclave("plan", "-m", STORY, "--ram", RAM, "--routes", STORY), 1, STORY)
     refused(check, conclave("plan", "-m", STORY, "--stats", "x"), 2, "--stats")
+    for more in ([], ["--no-measure"]):
+        refused(check, conclave("plan", "-m", STORY, *more, env={**os.environ, "CONCLAVE_IO": "nonsense"}), 1, "CONCLAVE_IO",
+                "nonsense")
 
 
 def limited():
