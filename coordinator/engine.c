@@ -53,7 +53,8 @@ struct engine {
 
     struct seg board, calls, acts, amends, bells, tables, orders, trunk, pager_box;
     struct seg outbox[MAX_NODES], slab[MAX_NODES];
-    struct seg card_box[MAX_CARDS], card_orders[MAX_CARDS], card_answers[MAX_CARDS];
+    struct seg card_box[2 * MAX_CARDS]; /* by outbox_home */
+    struct seg card_orders[MAX_CARDS], card_answers[MAX_CARDS];
     struct outbox *box[MAX_PROCS]; /* by outbox number */
     struct worker worker[N_WORKERS_MAX]; /* the pager, then the nodes, then the cards */
     size_t n_workers;
@@ -101,11 +102,6 @@ static void note(const struct engine *en, const char *fmt, ...)
 }
 
 /* Of its worker at the start. */
-static uint32_t card_outbox(uint32_t card)
-{
-    return PROC_FIRST_CARD + 2 * card;
-}
-
 /* ---- sizes ---- */
 
 static void choose_counts(struct engine *en)
@@ -292,7 +288,7 @@ static int choose_sizes(struct engine *en, struct err *e)
 static int make_tables(struct engine *en, struct err *e)
 {
     const struct geometry *g = &en->plan.geo;
-    uint64_t entries = (uint64_t)g->n_layers * g->n_experts, at = 64, off[6];
+    uint64_t entries = (uint64_t)g->n_layers * g->n_experts, at = 64, off[7];
     struct tables *t;
     int rc;
 
@@ -302,12 +298,13 @@ static int make_tables(struct engine *en, struct err *e)
     off[3] = at = round_up(at + (uint64_t)g->n_nodes * g->n_slabs * 8, 64);
     off[4] = at = round_up(at + g->n_layers * sizeof(struct expert_layer), 64);
     off[5] = at = round_up(at + entries * N_MATS * sizeof(float), 64);
-    at += g->n_slots * sizeof(struct card_slot);
+    off[6] = at = round_up(at + g->n_slots * sizeof(struct card_slot), 64);
+    at += MAX_CARDS * sizeof(uint32_t);
     rc = seg_create(SEG_TABLES, 0, at, -1, &en->tables, e);
     if (rc)
         return rc;
     t = en->tables.base;
-    *t = (struct tables){off[0], off[1], off[2], off[3], off[4], off[5]};
+    *t = (struct tables){off[0], off[1], off[2], off[3], off[4], off[5], off[6]};
     card_plan_slots(&en->cards, table_slot(t, 0));
     memcpy(table_layer(t, 0), en->layer, g->n_layers * sizeof *en->layer);
     for (uint32_t k = 0; k < g->n_nodes; k++)
@@ -320,15 +317,18 @@ static int make_tables(struct engine *en, struct err *e)
 static int make_card(struct engine *en, uint32_t c, struct err *e)
 {
     const struct geometry *g = &en->plan.geo;
-    uint32_t outbox = card_outbox(c);
-    int rc;
+    uint32_t outbox = card_outbox(c, 0);
+    int rc = 0;
 
-    if ((rc = seg_create(SEG_OUTBOX, outbox, outbox_bytes(g), -1, &en->card_box[c], e)) ||
-        (rc = seg_create(SEG_ORDERS, outbox, orders_bytes(g), -1, &en->card_orders[c], e)) ||
+    for (uint32_t life = 0; !rc && life < 2; life++) {
+        struct seg *s = &en->card_box[card_outbox(c, life) - PROC_FIRST_CARD];
+        rc = seg_create(SEG_OUTBOX, card_outbox(c, life), outbox_bytes(g), -1, s, e);
+        outbox_put(en->box, card_outbox(c, life), s->base);
+    }
+    if (rc || (rc = seg_create(SEG_ORDERS, outbox, orders_bytes(g), -1, &en->card_orders[c], e)) ||
         (rc = seg_create(SEG_CARD_ANSWERS, outbox, pager_box_bytes(g), -1, &en->card_answers[c], e)))
         return rc;
-    en->box[outbox] = en->card_box[c].base;
-    en->channel[c] = (struct card_channel){outbox, PROC_CARD_UPLOADS(outbox), en->card_orders[c].base,
+    en->channel[c] = (struct card_channel){outbox, PROC_CARD_UPLOADS(c), en->card_orders[c].base,
                                            en->card_answers[c].base};
     return 0;
 }
@@ -417,7 +417,8 @@ static int start_pager(struct engine *en, struct err *e)
 }
 
 /* What every worker that computes experts sees: its own outbox to write, all others' to read, for shares of
- * one item may change hands. Returns how many; room for 2 * MAX_NODES + MAX_CARDS + 6. */
+ * one item may change hands. Returns how many; room for EXPERT_SEGS. */
+#define EXPERT_SEGS (2 * MAX_NODES + 2 * MAX_CARDS + 6)
 static size_t expert_segs(struct engine *en, uint32_t self, struct worker_seg *s)
 {
     const struct worker_seg all[] = {{&en->board, 0},  {&en->bells, 1}, {&en->calls, 0},
@@ -429,16 +430,17 @@ static size_t expert_segs(struct engine *en, uint32_t self, struct worker_seg *s
         s[n++] = (struct worker_seg){&en->outbox[i], PROC_FIRST_WORKER + i == self};
         s[n++] = (struct worker_seg){&en->slab[i], 0};
     }
-    for (uint32_t c = 0; c < en->cards.n_cards; c++)
-        s[n++] = (struct worker_seg){&en->card_box[c], card_outbox(c) == self};
+    for (uint32_t c = 0; c < 2 * MAX_CARDS; c++)
+        if (en->card_box[c].fd >= 0)
+            s[n++] = (struct worker_seg){&en->card_box[c], PROC_FIRST_CARD + c == outbox_home(self)};
     return n;
 }
 
 static int start_card(struct engine *en, uint32_t c, struct err *e)
 {
-    struct worker_seg s[2 * MAX_NODES + MAX_CARDS + 8];
+    struct worker_seg s[EXPERT_SEGS + 2];
     struct worker *w = &en->worker[en->n_workers];
-    size_t n = expert_segs(en, card_outbox(c), s);
+    size_t n = expert_segs(en, card_outbox(c, 0), s);
     uint32_t threads = en->threads / en->cards.n_cards;
     char name[32];
     int rc;
@@ -446,7 +448,7 @@ static int start_card(struct engine *en, uint32_t c, struct err *e)
     s[n++] = (struct worker_seg){&en->card_orders[c], 0};
     s[n++] = (struct worker_seg){&en->card_answers[c], 1};
     snprintf(name, sizeof name, "emulated card %u", c);
-    rc = spawn_worker("conclave-gpu", name, card_outbox(c), s, n, w, e);
+    rc = spawn_worker("conclave-gpu", name, card_outbox(c, 0), s, n, w, e);
     if (rc)
         return rc;
     en->n_workers++;
@@ -457,7 +459,7 @@ static int start_card(struct engine *en, uint32_t c, struct err *e)
 
 static int start_node(struct engine *en, uint32_t k, struct err *e)
 {
-    struct worker_seg s[2 * MAX_NODES + MAX_CARDS + 6];
+    struct worker_seg s[EXPERT_SEGS];
     struct worker *w = &en->worker[en->n_workers];
     char name[32], cpus[MACHINE_MAX_CPUS * 5 + 1] = "-";
     int cpu[256];
@@ -638,7 +640,7 @@ static int start_host(struct engine *en, struct err *e)
         .kv = en->o->kv,
         .threads = en->threads,
         .cpu = en->host_cpu,
-        .first_outbox = card_outbox(MAX_CARDS),
+        .first_outbox = card_outbox(0, 0), /* no cards compute experts beside it */
         .watch = &en->watch,
         .verbose = en->o->verbose,
     };
@@ -717,7 +719,6 @@ static int start_trunk(struct engine *en, struct err *e)
         mc.owner[k] = pc.owner[k] = PROC_FIRST_WORKER + k;
     mc.n_cards = en->cards.n_cards;
     for (uint32_t c = 0; c < en->cards.n_cards; c++) {
-        mc.card[c] = card_outbox(c);
         mc.card_slot0[c] = en->cards.slot0[c];
     }
     pc.uses = en->uses;
@@ -894,6 +895,7 @@ static void each_seg(struct engine *en, void (*fn)(struct seg *s))
     }
     for (uint32_t c = 0; c < MAX_CARDS; c++) {
         fn(&en->card_box[c]);
+        fn(&en->card_box[MAX_CARDS + c]);
         fn(&en->card_orders[c]);
         fn(&en->card_answers[c]);
     }
@@ -1177,7 +1179,7 @@ void engine_stats(const struct engine *en, struct engine_stats *s)
         snprintf(w->name, sizeof w->name, "%s", en->worker[i].name);
         w->pid = (int)en->worker[i].pid;
         w->major_faults = major_faults(w->pid);
-        w->card = en->worker[i].outbox < PROC_FIRST_CARD ? -1 : (int)(en->worker[i].outbox - PROC_FIRST_CARD) / 2;
+        w->card = outbox_is_card(en->worker[i].outbox) ? (int)outbox_card(en->worker[i].outbox) : -1;
         if (w->card >= 0) {
             w->came = ps.cards.came[w->card];
             w->held = ps.cards.held[w->card];

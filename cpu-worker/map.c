@@ -63,6 +63,7 @@ static int take_segments(struct maps *m, const struct child *c, struct err *e)
 {
     const struct board *b = take(c, SEG_BOARD, 0, sizeof(struct board), e);
     const struct geometry *g = &m->g;
+    struct outbox *box;
     int rc;
 
     if (!b)
@@ -78,7 +79,7 @@ static int take_segments(struct maps *m, const struct child *c, struct err *e)
         !(m->amends = take(c, SEG_AMENDS, 0, amends_bytes(g), e)) ||
         !(m->bells = take(c, SEG_BELLS, 0, MAX_PROCS * sizeof(struct bell), e)) ||
         !(m->tables = take(c, SEG_TABLES, 0, sizeof(struct tables), e)) ||
-        !(m->out = take(c, SEG_OUTBOX, c->outbox, outbox_bytes(g), e)))
+        !(m->out = take(c, SEG_OUTBOX, outbox_home(c->outbox), outbox_bytes(g), e)))
         return e->code;
     for (uint32_t k = 0; k < g->n_nodes; k++)
         if (!(m->slabs[k] = take(c, SEG_SLABS, k, 0, e)))
@@ -89,9 +90,10 @@ static int take_segments(struct maps *m, const struct child *c, struct err *e)
             m->slabs_bytes[s->index] = s->bytes;
         if (s->role != SEG_OUTBOX || s->index >= MAX_PROCS)
             continue;
-        if (!(m->box[s->index] = take(c, SEG_OUTBOX, s->index, outbox_bytes(g), e)))
+        if (!(box = take(c, SEG_OUTBOX, s->index, outbox_bytes(g), e)))
             return e->code;
-        if (s->index != c->outbox)
+        outbox_put(m->box, s->index, box);
+        if (s->index != outbox_home(c->outbox))
             m->other[m->n_other++] = (uint16_t)s->index;
     }
     return 0;
@@ -112,7 +114,8 @@ static int check_tables(const struct maps *m, const struct child *c, struct err 
                 {"slab offsets", t.off_slab, slabs, 8},
                 {"layers", t.off_layer, g->n_layers, sizeof(struct expert_layer)},
                 {"scales", t.off_scale, experts, N_MATS * sizeof(float)},
-                {"slots", t.off_slot, g->n_slots, sizeof(struct card_slot)}};
+                {"slots", t.off_slot, g->n_slots, sizeof(struct card_slot)},
+                {"cards", t.off_card, g->n_slots ? MAX_CARDS : 0, sizeof(uint32_t)}};
     uint64_t bytes = 0, end;
 
     for (size_t i = 0; i < c->n_segs; i++)

@@ -39,7 +39,7 @@ struct maps {
     uint64_t acts_bytes;
     struct outbox *out;            /* own, the only one written */
     struct outbox *box[MAX_PROCS]; /* by outbox number, own included; NULL: not mapped */
-    uint16_t other[MAX_PROCS];     /* numbers of the other workers' outboxes */
+    uint16_t other[MAX_PROCS];     /* the other segments of outboxes, by outbox_home */
     uint32_t n_other;
     const uint8_t *slabs[MAX_NODES];
     uint64_t slabs_bytes[MAX_NODES];

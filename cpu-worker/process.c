@@ -102,7 +102,7 @@ int process_run(const struct child *c, const struct process_more *more, struct e
         goto done;
     w.ctl = c->ctl;
     w.quit = &watcher.quit;
-    watcher.bell = &m.bells[m.self];
+    watcher.bell = &m.bells[outbox_home(m.self)];
     rc = -pthread_create(&thread, NULL, watch, &watcher);
     if (rc) {
         err_set(e, rc, "cannot start a thread: %s", strerror(-rc));

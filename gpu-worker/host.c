@@ -97,9 +97,12 @@ int host_open(const struct child *c, uint64_t first, uint64_t behind, struct hos
         !(trunk = take(c, SEG_TRUNK, 0, 1, NULL, e)))
         return e->code;
     for (size_t i = 0; i < c->n_segs; i++)
-        if (c->seg[i].role == SEG_OUTBOX && c->seg[i].index < MAX_PROCS &&
-            !(h->box[c->seg[i].index] = take(c, SEG_OUTBOX, c->seg[i].index, outbox_bytes(&h->g), NULL, e)))
-            return e->code;
+        if (c->seg[i].role == SEG_OUTBOX && c->seg[i].index < MAX_PROCS) {
+            struct outbox *box = take(c, SEG_OUTBOX, c->seg[i].index, outbox_bytes(&h->g), NULL, e);
+            if (!box)
+                return e->code;
+            outbox_put(h->box, c->seg[i].index, box);
+        }
     for (uint32_t k = 0; k < h->g.n_nodes; k++) { /* a node's worker: its outbox carries the node's number */
         mc.owner[k] = PROC_FIRST_WORKER + k;
         if (!h->box[mc.owner[k]])

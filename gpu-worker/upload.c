@@ -77,7 +77,7 @@ static void *follow(void *arg)
             continue;
         }
         counter_add(&u->box->count.sleeps, 1);
-        if (bell_sleep(&u->m->bells[PROC_CARD_UPLOADS(u->m->self)], &u->box->asleep, look, u, 0) == BELL_NET)
+        if (bell_sleep(&u->m->bells[PROC_CARD_UPLOADS(outbox_card(u->m->self))], &u->box->asleep, look, u, 0) == BELL_NET)
             counter_add(&u->box->count.net_finds, 1);
     }
     return NULL;
@@ -91,13 +91,15 @@ int uploader_start(const struct child *c, const struct maps *m, const struct poo
 
     if (!u)
         return err_set(e, -ENOMEM, "no memory for uploads");
-    *u = (struct uploader){.m = m, .pool = p, .ctl = c->ctl, .next = 1};
-    u->orders = child_seg(c, SEG_ORDERS, c->outbox);
-    u->box = child_seg(c, SEG_CARD_ANSWERS, c->outbox);
+    *u = (struct uploader){.m = m, .pool = p, .ctl = c->ctl};
+    u->orders = child_seg(c, SEG_ORDERS, card_outbox(outbox_card(c->outbox), 0));
+    u->box = child_seg(c, SEG_CARD_ANSWERS, card_outbox(outbox_card(c->outbox), 0));
     if (!u->orders || !u->box) {
         free(u);
         return err_set(e, -EPROTO, "no ring of orders was passed on");
     }
+    /* a predecessor's are answered for it; none is written while the card has no worker */
+    u->next = atomic_load_explicit(&u->orders->head, memory_order_acquire) + 1;
     rc = -pthread_create(&u->thread, NULL, follow, u);
     if (rc) {
         free(u);
@@ -112,7 +114,7 @@ void uploader_stop(struct uploader *u)
     if (!u)
         return;
     atomic_store_explicit(&u->quit, 1, memory_order_release);
-    bell_wake(&u->m->bells[PROC_CARD_UPLOADS(u->m->self)]);
+    bell_wake(&u->m->bells[PROC_CARD_UPLOADS(outbox_card(u->m->self))]);
     pthread_join(u->thread, NULL);
     free(u);
 }

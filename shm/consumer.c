@@ -135,6 +135,6 @@ void consumer_sleep(struct consumer *c, int ms)
         return;
     }
     COUNT(c, sleeps);
-    if (bell_sleep(&c->c.bells[c->c.outbox], &c->c.box->asleep, look, c, ms) == BELL_NET)
+    if (bell_sleep(&c->c.bells[outbox_home(c->c.outbox)], &c->c.box->asleep, look, c, ms) == BELL_NET)
         COUNT(c, net_finds);
 }

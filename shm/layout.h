@@ -5,8 +5,7 @@
  * Numbers: a call's number n is 64 bits, begins at 1 and is never reused. Amendments likewise.
  * Process slots: an index into bells and the process table. 0 is the trunk's executor, wherever it
  * lives, 1 the steward, 1022 the coordinator's main thread, from 2 on a worker's outbox number. A
- * replaced worker gets a number never used before. A card's worker has two: its outbox, and behind it the
- * bell of its uploads; which card it is says CTL_START. */
+ * replaced worker gets a number never used before; cards' numbers: card_outbox. */
 #pragma once
 #ifdef __cplusplus /* .cu files: where the words lie; what touches them there are kernels' own instructions */
 #define _Atomic volatile
@@ -29,11 +28,34 @@
 #define PROC_FIRST_WORKER 2u
 #define PROC_MAIN 1022u
 #define PROC_PAGER (PROC_FIRST_WORKER + MAX_NODES)
-#define PROC_FIRST_CARD (PROC_PAGER + 1)
-#define PROC_CARD_UPLOADS(outbox) ((outbox) + 1) /* bell of a card's uploads: its numbers come in pairs */
+#define MAX_CARDS 16u
+#define PROC_FIRST_CARD (PROC_PAGER + 1) /* of card 0's first worker */
+#define PROC_CARD_UPLOADS(card) (PROC_MAIN - MAX_CARDS + (card)) /* bell of a card's uploads */
 #define OWNER_DISK 1023u    /* an item nobody has yet: its expert holds no place */
 #define PLACE_NONE 0xFFFFFFu
-#define MAX_CARDS 16u
+
+/* ---- numbers of cards' workers ----
+ * A card's worker that is replaced gets the card's next number. A card has two segments for outboxes,
+ * which its workers use in turns: one that a dead worker left is emptied for the next but one, when no open
+ * call names it any more. Every process maps both at its start. A doorbell goes with its segment. Segments
+ * are known by the number of their first user, outbox_home. */
+#define CARD_LIVES ((PROC_CARD_UPLOADS(0) - PROC_FIRST_CARD) / MAX_CARDS) /* workers of a card in one run */
+static inline uint32_t card_outbox(uint32_t card, uint32_t life)
+{
+    return PROC_FIRST_CARD + life * MAX_CARDS + card;
+}
+static inline int outbox_is_card(uint32_t outbox)
+{
+    return outbox >= PROC_FIRST_CARD && outbox < card_outbox(0, CARD_LIVES);
+}
+static inline uint32_t outbox_card(uint32_t outbox)
+{
+    return (outbox - PROC_FIRST_CARD) % MAX_CARDS;
+}
+static inline uint32_t outbox_home(uint32_t outbox)
+{
+    return outbox_is_card(outbox) ? PROC_FIRST_CARD + (outbox - PROC_FIRST_CARD) % (2 * MAX_CARDS) : outbox;
+}
 
 /* ---- the word of a ring slot ----
  * published n, retired n, published n+slots. 0: never used. Retired is not 0, or a lagging reader
@@ -256,7 +278,11 @@ struct answers {
  *   slab_off[node][slab]   byte offset in slabs.node; constant
  *   slot[]                 a card's slots: header as above, one for all shares, for a card has all of an
  *                          item's or none; the rest constant
- *   layer[]                constant */
+ *   layer[]                constant
+ *   card[c]                outbox number of the card's worker; 0: none. Stored (release) when it follows the
+ *                          rings, before any entry names a slot of its; 0 first of all when it has died.
+ *                          Loaded (acquire) after the entry: a slot of a former worker's then meets a new
+ *                          number, whose worker finds another header and declines. */
 #define ENTRY_EPOCH_BITS 40
 #define ENTRY(place, epoch) (((uint64_t)(place) + 1) << ENTRY_EPOCH_BITS | (epoch))
 #define ENTRY_PLACE(entry) ((uint32_t)((entry) >> ENTRY_EPOCH_BITS) - 1)
@@ -288,7 +314,7 @@ struct card_slot {
     uint32_t card, size; /* whose; size class in the pool */
 };
 struct tables { /* offsets from the segment's base */
-    uint64_t off_entry, off_header, off_slab, off_layer, off_scale, off_slot;
+    uint64_t off_entry, off_header, off_slab, off_layer, off_scale, off_slot, off_card;
 };
 
 /* ---- orders: the coordinator's numbered orders to the pager, and to each card's worker ----
@@ -435,6 +461,13 @@ static inline _Atomic uint64_t *outbox_stages(const struct geometry *g, struct o
 {
     return (_Atomic uint64_t *)(o->data + outbox_stamp_bytes(g));
 }
+/* box: by outbox number, MAX_PROCS of them. Puts the segment in for every number that uses it. */
+static inline void outbox_put(struct outbox **box, uint32_t home, struct outbox *o)
+{
+    box[home] = o;
+    for (uint32_t n = home; outbox_is_card(n); n += 2 * MAX_CARDS)
+        box[n] = o;
+}
 /* intermediate of call n: f32 (token * top_k + rank, n_ff); rows: f32 (token * top_k + rank, n_embd) */
 static inline float *outbox_inter(const struct geometry *g, struct outbox *o, uint64_t call)
 {
@@ -479,6 +512,10 @@ static inline _Atomic uint64_t *table_header(struct tables *t, const struct geom
 static inline struct card_slot *table_slot(struct tables *t, uint32_t slot)
 {
     return (struct card_slot *)((uint8_t *)t + t->off_slot) + slot;
+}
+static inline _Atomic uint32_t *table_card(struct tables *t, uint32_t card)
+{
+    return (_Atomic uint32_t *)((uint8_t *)t + t->off_card) + card;
 }
 /* Every place's number is below this. */
 static inline uint32_t geometry_places(const struct geometry *g)

@@ -146,7 +146,7 @@ static void ring_owners(struct steward *s, const struct open_call *o)
         if (w == OWNER_DISK || rung[w / 64] >> w % 64 & 1)
             continue;
         rung[w / 64] |= 1ull << w % 64;
-        bell_ring_fenced(&s->c.bells[w], &s->worker[w].box->asleep);
+        bell_ring_fenced(&s->c.bells[outbox_home(w)], &s->worker[w].box->asleep);
     }
     atomic_store_explicit(&s->c.board->steward_rung, o->n, memory_order_release);
 }
@@ -411,7 +411,7 @@ static void publish(struct steward *s, struct open_call *o, struct share *h, uin
     *h = (struct share){.now = v, .since = now};
     amend_publish(s->g, s->c.amends, s->c.calls, &am);
     s->count.taken_back += !call_is_open(s->g, s->c.calls, o->n);
-    bell_ring(&s->c.bells[outbox], &s->worker[outbox].box->asleep);
+    bell_ring(&s->c.bells[outbox_home(outbox)], &s->worker[outbox].box->asleep);
     atomic_store_explicit(&s->c.board->amends_rung, am.seq, memory_order_release);
 }
 
@@ -518,7 +518,7 @@ void steward_ring_workers(struct steward *s)
     atomic_thread_fence(memory_order_seq_cst);
     for (uint32_t w = 0; w < s->n_workers; w++)
         if (s->worker[w].state == WORKER_LIVE)
-            bell_ring_fenced(&s->c.bells[w], &s->worker[w].box->asleep);
+            bell_ring_fenced(&s->c.bells[outbox_home(w)], &s->worker[w].box->asleep);
 }
 
 int steward_outbox_named(const struct steward *s, uint32_t outbox)

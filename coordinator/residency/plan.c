@@ -99,7 +99,7 @@ static uint64_t tables_bytes(const struct geometry *g)
     uint64_t entries = (uint64_t)g->n_layers * g->n_experts;
 
     return entries * (8 + N_MATS * sizeof(float)) + g->n_layers * sizeof(struct expert_layer) +
-           16 * g->n_nodes * entries /* a slab each, at most */ + 6 * 64;
+           16 * g->n_nodes * entries /* a slab each, at most */ + 8 * 64;
 }
 
 static uint64_t calls_all(const struct geometry *g)

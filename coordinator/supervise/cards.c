@@ -361,8 +361,10 @@ int cards_open(const struct cards_config *config, struct cards **out, struct err
     }
     for (size_t i = 0; i < n_experts(c); i++)
         c->slot_of[i] = PLACE_NONE;
-    for (uint32_t k = 0; k < config->plan->n_cards; k++)
+    for (uint32_t k = 0; k < config->plan->n_cards; k++) {
         c->next_order[k] = 1;
+        atomic_store_explicit(table_card(config->tables, k), config->card[k].outbox, memory_order_release);
+    }
     for (uint32_t s = 0; s < pc.n_sizes; s++)
         pc.places[s] = config->plan->pools.places[s];
     c->n_free = g->n_slots;

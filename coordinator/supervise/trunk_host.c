@@ -245,7 +245,7 @@ static void succeed(struct trunk_host *h, const char *how)
     first = calls_bury(h->c.geo, h->c.calls, &open);
     h->outbox++;
     h->state = 0;
-    if (h->outbox >= PROC_MAIN)
+    if (h->outbox >= card_outbox(0, CARD_LIVES))
         watch_fatal(*h->c.watch, "card emu 0: no numbers are left for another host of the trunk");
     if (start(h, first, &e))
         watch_fatal(*h->c.watch, "card emu 0 (pid %d) %s%s; another cannot start: %s", pid, how, text, e.msg);

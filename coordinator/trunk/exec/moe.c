@@ -14,6 +14,7 @@ struct open_call {
     uint32_t token0;               /* first of the layer's tokens in this sub-call */
     uint32_t n_direct;             /* outboxes named by the call itself */
     uint16_t direct[MAX_NODES + MAX_CARDS];
+    uint16_t card[MAX_CARDS];      /* of these, by card; 0: not named */
     int has_disk;
     uint32_t at_item, at_share;    /* the slow look resumes here */
     uint16_t *box;                 /* by item * n_nodes + share: whose row is taken */
@@ -129,49 +130,54 @@ static void make_items(struct moe *m, struct open_call *o, uint32_t t0, uint32_t
     o->call.head.n_pairs = pairs;
 }
 
-/* The outbox of the card that has the place; 0: it is a slab. */
-static uint16_t card_of(const struct moe *m, uint32_t place)
+/* The card that has the place; -1: it is a slab. */
+static int card_of(const struct moe *m, uint32_t place)
 {
-    uint32_t c = m->c.n_cards, slot = place - m->c.geo->n_slabs;
+    int c = (int)m->c.n_cards - 1;
 
     if (place < m->c.geo->n_slabs)
-        return 0;
-    while (c-- && slot < m->c.card_slot0[c])
-        ;
-    return (uint16_t)m->c.card[c];
+        return -1;
+    while (c > 0 && place - m->c.geo->n_slabs < m->c.card_slot0[c])
+        c--;
+    return c;
+}
+/* The outbox of the card's worker; 0: there is none now. Loaded after the entry that named its slot. */
+static uint16_t worker_of(const struct moe *m, int card)
+{
+    return (uint16_t)atomic_load_explicit(table_card(m->c.tables, (uint32_t)card), memory_order_acquire);
 }
 
 static void find_owners(struct moe *m, struct open_call *o)
 {
     const struct geometry *g = m->c.geo;
     int nodes = 0;
-    uint32_t cards = 0; /* a bit each: named by this call */
 
     o->has_disk = 0;
     o->n_direct = 0;
+    memset(o->card, 0, sizeof o->card);
     for (uint32_t i = 0; i < o->call.head.n_items; i++) {
         struct call_item *it = &o->call.items[i];
-        uint16_t card;
+        uint16_t worker = 0;
+        int card;
         uint64_t entry = atomic_load_explicit(table_entry(m->c.tables, g, m->layer, it->expert),
                                               memory_order_acquire);
         if (m->c.told.expert)
             m->c.told.expert(m->c.told.arg, m->layer, it->expert, it->n_pairs);
+        card = entry ? card_of(m, ENTRY_PLACE(entry)) : -1;
+        if (card >= 0 && !(worker = o->card[card] ? o->card[card] : worker_of(m, card)))
+            entry = 0; /* its worker has just died: the steward finds the expert another place */
         it->place = entry ? ENTRY_PLACE(entry) : PLACE_NONE;
         it->epoch = ENTRY_EPOCH(entry);
-        card = entry ? card_of(m, it->place) : 0;
         for (uint32_t k = 0; k < g->n_nodes; k++)
-            it->owner[k] = (uint16_t)(card ? card : entry ? m->c.owner[k] : OWNER_DISK);
+            it->owner[k] = (uint16_t)(worker ? worker : entry ? m->c.owner[k] : OWNER_DISK);
         if (!entry) {
             o->has_disk = 1;
             m->count_of.disk_items++;
-        } else if (card) {
+        } else if (worker) {
             m->count_of.card_items++;
-            uint32_t c = 0;
-            while (m->c.card[c] != card)
-                c++;
-            if (!(cards >> c & 1))
-                o->direct[o->n_direct++] = card;
-            cards |= 1u << c;
+            if (!o->card[card])
+                o->direct[o->n_direct++] = worker;
+            o->card[card] = worker;
         } else if (!nodes) {
             nodes = 1;
             for (uint32_t k = 0; k < g->n_nodes; k++)
@@ -180,17 +186,32 @@ static void find_owners(struct moe *m, struct open_call *o)
     }
 }
 
-static void ring_all(struct moe *m, uint64_t n, int steward)
+/* A card's worker may have died between the table and the call: the steward, who looks at the ring after it
+ * has taken the number away, or we, who look at the number after we have published, see that the call wants
+ * somebody else (both fences are seq_cst). */
+static int lost_card(const struct moe *m, const struct open_call *o)
 {
-    if (steward)
-        atomic_store_explicit(m->c.disk_call, n, memory_order_release);
+    for (uint32_t k = 0; k < m->c.n_cards; k++)
+        if (o->card[k] && worker_of(m, (int)k) != o->card[k])
+            return 1;
+    return 0;
+}
+
+static void ring_all(struct moe *m, uint64_t n, const struct open_call *o)
+{
+    int steward;
+
     atomic_thread_fence(memory_order_seq_cst);
+    steward = o->has_disk || lost_card(m, o);
     for (uint32_t k = 0; k < m->c.geo->n_nodes; k++)
         bell_ring_fenced(&m->c.bells[m->c.owner[k]], &m->c.outbox[m->c.owner[k]]->asleep);
     for (uint32_t k = 0; k < m->c.n_cards; k++)
-        bell_ring_fenced(&m->c.bells[m->c.card[k]], &m->c.outbox[m->c.card[k]]->asleep);
-    if (steward)
-        bell_ring_fenced(&m->c.bells[PROC_STEWARD], &m->c.board->asleep_steward);
+        if (o->card[k])
+            bell_ring_fenced(&m->c.bells[outbox_home(o->card[k])], &m->c.outbox[o->card[k]]->asleep);
+    if (steward) {
+        atomic_store_explicit(m->c.disk_call, n, memory_order_release);
+        bell_ring(&m->c.bells[PROC_STEWARD], &m->c.board->asleep_steward);
+    }
     atomic_store_explicit(&m->c.board->calls_rung, n, memory_order_release);
 }
 
@@ -213,7 +234,7 @@ static void publish_next(struct moe *m)
            (size_t)n * g->n_embd * sizeof(float));
     call_publish(g, m->c.calls, &o->call);
     if (m->c.rings)
-        ring_all(m, m->next, o->has_disk);
+        ring_all(m, m->next, o);
     else
         bell_ring(&m->c.bells[PROC_STEWARD], &m->c.board->asleep_steward);
     m->next_token += n;
@@ -323,9 +344,11 @@ static int call_complete(void *arg)
     for (uint32_t k = 0; k < l->m->c.geo->n_nodes; k++)
         if (atomic_load_explicit(&l->m->c.outbox[l->m->c.owner[k]]->ringing, memory_order_acquire) & 1)
             return LOOK_FOUND;
-    for (uint32_t k = 0; k < l->m->c.n_cards; k++)
-        if (atomic_load_explicit(&l->m->c.outbox[l->m->c.card[k]]->ringing, memory_order_acquire) & 1)
+    for (uint32_t k = 0; k < 2 * l->m->c.n_cards; k++) { /* named by the call; by an amendment, perhaps */
+        uint32_t w = k % 2 ? l->o->card[k / 2] : worker_of(l->m, (int)(k / 2));
+        if (w && atomic_load_explicit(&l->m->c.outbox[w]->ringing, memory_order_acquire) & 1)
             return LOOK_FOUND;
+    }
     return LOOK_RUNG;
 }
 

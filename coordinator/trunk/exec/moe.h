@@ -34,8 +34,8 @@ struct moe_config {
     float *acts;
     struct outbox *const *outbox;    /* by outbox number; NULL: none */
     uint32_t owner[MAX_NODES];       /* outbox number of each node's worker */
-    uint32_t n_cards;                /* card c's worker is outbox card[c], slots from card_slot0[c] on are its */
-    uint32_t card[MAX_CARDS], card_slot0[MAX_CARDS];
+    uint32_t n_cards;                /* slots from card_slot0[c] on are card c's; its worker: table_card */
+    uint32_t card_slot0[MAX_CARDS];
     struct moe_told told;
     uint64_t first;                  /* number of the first call: 1, or where a dead executor's end */
     int rings;                       /* 1: wakes the owners of its calls, and the steward for items on disk;
