@@ -21,6 +21,7 @@ static const struct verb {
     {"inspect", "what a model file holds", cmd_inspect, 0},
     {"pack", "write a model as a folder whose experts are one read each", cmd_pack, 0},
     {"plan", "what a run would put where, and how fast it would be", cmd_plan, 0},
+    {"doctor", "does a run work here, and what would make it faster", cmd_doctor, 0},
     {"simulate", "what a cache of experts would have hit on a recorded trace", cmd_simulate, 0},
     {"bench", "how fast this machine multiplies each weight type", cmd_bench, 0},
     {"synth", "a model file of true shapes with random weights", cmd_synth, 1},

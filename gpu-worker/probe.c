@@ -17,8 +17,6 @@
 #define DRIVER_LIBRARY "libcuda.so.1"
 #define DRIVER_LOADED "/proc/driver/nvidia/version"
 
-#pragma weak probe_cuda
-
 int probe_runs(const char *archs, int major, int minor)
 {
     int of_card = 10 * major + minor;
@@ -189,12 +187,8 @@ int probe_main(int measure)
     if (!p)
         return 1;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (!probe_cuda)
-        snprintf(p->problem, sizeof p->problem,
-                 "this conclave-gpu was built without CUDA: build it where nvcc is, with `make cuda`, to use cards");
-    else
-        probe_cuda(p, measure); /* says what it was built for, whatever else is wrong */
-    if (probe_cuda && *p->problem && !p->driver)
+    probe_cuda(p, measure); /* says what it was built for, whatever else is wrong */
+    if (p->archs && *p->problem && !p->driver)
         driver_there(p);
     text = probe_text(p, measure);
     if (text)

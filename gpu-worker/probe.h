@@ -43,7 +43,7 @@ struct probe {
  * text. measure: a second or two longer. */
 int probe_main(int measure);
 
-/* probe_cuda.cu: fills in p. Not there in a build without CUDA. */
+/* probe_cuda.cu: fills in p. Without CUDA (probe_none.c): says so. */
 void probe_cuda(struct probe *p, int measure);
 
 /* 1: code for `archs` ("75 80 90 90+ptx") runs on a card of compute capability major.minor: machine code
