@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "gpu-worker/calls_cuda.h"
 #include "gpu-worker/handoff.cuh"
 extern "C" {
 #include "kernels/dot/widen_cuda.h"
@@ -66,6 +67,8 @@ struct run_cuda {
     /* experts */
     struct expert_item *items;
     uint32_t *n_items;
+    struct expert_slot *slots;             /* of own items, with calls */
+    struct calls_cuda_layer open;          /* the layer whose rows are to be summed */
     uint8_t *act[N_FORMS]; /* a layer's vectors as gate and up want them */
     float *hidden, *tmp, *rows;
     uint32_t used; /* places of the last call */
@@ -161,6 +164,7 @@ static void lay_out_scratch(struct run_cuda *x)
     x->attention_scratch = take(x, attention);
     x->items = (struct expert_item *)take(x, pairs * sizeof *x->items);
     x->n_items = (uint32_t *)take(x, 4);
+    x->slots = (struct expert_slot *)take(x, x->c.calls ? pairs * sizeof *x->slots : 0);
     for (int f = 0; f < N_FORMS; f++)
         x->act[f] = (uint8_t *)take(
             x, hidden && (f == ACT_F32 || p->n_embd % (f == ACT_A32 ? 32 : 256) == 0)
@@ -287,37 +291,96 @@ static void do_router(struct run_cuda *x, const struct op *op, struct pass p)
     router_softmax_cuda(&r, x->stream);
 }
 
-/* All experts of the layer are on this card: their rows are nodes of the same graph. */
-static int do_moe(struct run_cuda *x, const struct op *op, struct pass p)
+/* The layer's own items, for n vectors from token t0 on: their rows are nodes of the same graph. */
+static int do_experts(struct run_cuda *x, const struct op *op, uint32_t t0, uint32_t n,
+                      const struct expert_slot *slots)
 {
-    const struct run_cuda_layer *l = &x->c.layer[op->n[0]];
-    const struct expert_shape *s = &l->shape;
-    const float *in = x->buf[op->in[0]].data;
+    const struct expert_shape *s = &x->c.layer[op->n[0]].shape;
+    const float *in = x->buf[op->in[0]].data + (size_t)t0 * s->n_embd;
     enum act_form form[2];
     struct expert_work work = {};
     int rc = 0;
 
-    x->used = op->n[1];
-    moe_items_cuda((const uint32_t *)x->buf[op->in[1]].data, x->used, p.T, x->c.n_experts, x->items,
-                   x->n_items, x->stream);
     for (int m = 0; m < 2; m++) {
         form[m] = type_info(s->type[m])->act;
         if (!rc && (m == 0 || form[1] != form[0]))
-            rc = act_prepare_cuda(form[m], in, s->n_embd, s->n_embd, p.T, x->act[form[m]],
+            rc = act_prepare_cuda(form[m], in, s->n_embd, s->n_embd, n, x->act[form[m]],
                                   act_stride(form[m], s->n_embd), x->stream);
     }
-    work.slots = l->slot;
+    work.slots = slots;
     work.items = x->items;
     work.n_items = x->n_items;
-    work.max_rows = p.T * x->used;
-    work.several = p.T > 1;
+    work.max_rows = n * x->used;
+    work.several = n > 1;
     if (!rc)
         rc = expert_gate_up_cuda(s, &work, x->act[form[0]], act_stride(form[0], s->n_embd),
                                  x->act[form[1]], act_stride(form[1], s->n_embd), x->tmp, x->hidden,
                                  s->n_ff, x->stream);
     if (!rc)
-        rc = expert_down_cuda(s, &work, x->hidden, s->n_ff, x->rows, s->n_embd, x->stream);
+        rc = expert_down_cuda(s, &work, x->hidden, s->n_ff, x->rows + (size_t)t0 * x->used * s->n_embd,
+                              s->n_embd, x->stream);
     return rc;
+}
+
+static uint32_t call_parts(const struct run_cuda *x, uint32_t T)
+{
+    return x->c.calls ? (T + x->c.call_tokens - 1) / x->c.call_tokens : 1;
+}
+
+/* One call for n vectors from token t0 on, and the own items beside it. Several parts: one after the other, each
+ * gathers its rows. */
+static int do_call(struct run_cuda *x, const struct op *op, uint32_t t0, uint32_t n, int last)
+{
+    struct calls_cuda_layer *l = &x->open;
+    int rc;
+
+    l->layer = op->n[0];
+    l->used = x->used;
+    l->n_tokens = n;
+    l->n_embd = x->c.prog->n_embd;
+    l->ids = (const uint32_t *)x->buf[op->in[1]].data + (size_t)t0 * x->used;
+    l->x = x->buf[op->in[0]].data + (size_t)t0 * l->n_embd;
+    l->pair0 = t0 * x->used;
+    l->rows = x->rows + (size_t)l->pair0 * l->n_embd;
+    rc = calls_cuda_publish(x->c.calls, l, x->items, x->n_items, x->slots, x->stream);
+    if (!rc)
+        rc = do_experts(x, op, t0, n, x->slots);
+    if (!rc && !last)
+        rc = calls_cuda_wait(x->c.calls, l, x->stream);
+    if (!rc && !last)
+        rc = calls_cuda_gather(x->c.calls, l, x->stream);
+    return rc;
+}
+
+static int do_moe(struct run_cuda *x, const struct op *op, struct pass p)
+{
+    uint32_t parts = call_parts(x, p.T), n = (p.T + parts - 1) / parts;
+    int rc = 0;
+
+    x->used = op->n[1];
+    if (!x->c.calls) {
+        moe_items_cuda((const uint32_t *)x->buf[op->in[1]].data, x->used, p.T, x->c.n_experts, x->items,
+                       x->n_items, x->stream);
+        return do_experts(x, op, 0, p.T, x->c.layer[op->n[0]].slot);
+    }
+    for (uint32_t t0 = 0; !rc && t0 < p.T; t0 += n)
+        rc = do_call(x, op, t0, p.T - t0 < n ? p.T - t0 : n, parts == 1);
+    return rc;
+}
+
+static int do_moe_sum(struct run_cuda *x, const struct op *op, struct pass p)
+{
+    const float *w = x->buf[op->in[1]].data;
+    float *y = x->buf[op->out].data;
+    uint32_t n = width_of(x, op->out);
+    int rc;
+
+    if (!x->c.calls || call_parts(x, p.T) > 1) {
+        moe_sum_cuda(w, x->rows, x->used, y, n, n, p.T, x->stream);
+        return cudaGetLastError();
+    }
+    rc = calls_cuda_wait(x->c.calls, &x->open, x->stream);
+    return rc ? rc : calls_cuda_sum(x->c.calls, &x->open, w, y, n, x->stream);
 }
 
 static int run_op(struct run_cuda *x, const struct op *op, struct pass p)
@@ -367,9 +430,7 @@ static int run_op(struct run_cuda *x, const struct op *op, struct pass p)
     case OP_MOE_CALL:
         return do_moe(x, op, p);
     case OP_MOE_SUM:
-        moe_sum_cuda(x->buf[op->in[1]].data, x->rows, x->used, out->data, width_of(x, op->out),
-                     width_of(x, op->out), p.T, x->stream);
-        break;
+        return do_moe_sum(x, op, p);
     case OP_PICK:
         pick_rows_cuda(x->buf[op->in[0]].data, width_of(x, op->in[0]), x->out, x->n_out, out->data,
                        width_of(x, op->out), width_of(x, op->out), p.O, x->stream);
@@ -384,7 +445,7 @@ static int begin_list(struct run_cuda *x, struct pass p)
 {
     take_record<<<1, TAKE_THREADS, 0, x->stream>>>(x->record, x->c.max_tokens, p.T, p.O, x->number,
                                                    x->n_out, x->id, x->pos, x->seq, x->out);
-    return cudaGetLastError();
+    return x->c.calls ? calls_cuda_begin(x->c.calls, x->stream) : (int)cudaGetLastError();
 }
 
 static int end_list(struct run_cuda *x, struct pass p)
@@ -393,6 +454,8 @@ static int end_list(struct run_cuda *x, struct pass p)
 
     argmax_cuda(x->buf[logits].data, width_of(x, logits), width_of(x, logits), p.O, x->best,
                 x->best_scratch, x->stream);
+    if (x->c.calls)
+        calls_cuda_end(x->c.calls, x->stream);
     give_answer<<<1, TAKE_THREADS, 0, x->stream>>>(x->answer, x->best, p.O, x->number, x->arrived);
     return cudaGetLastError();
 }
@@ -494,6 +557,8 @@ int run_cuda_open(const struct run_cuda_config *c, struct run_cuda **out, struct
         rc = (cudaError_t)products_load_cuda();
     if (!rc)
         rc = (cudaError_t)attention_cuda_ready();
+    if (!rc && c->calls)
+        rc = (cudaError_t)calls_cuda_load();
     if (rc) {
         cuda_failed(x, rc, "loading the kernels", e);
         goto failed;
@@ -607,6 +672,8 @@ static cudaError_t write_record(struct run_cuda *x, const struct step *s)
     x->record->number = ++x->steps;
     x->record->n_tokens = s->n_tokens;
     x->record->n_out = x->last_out = s->n_out;
+    if (x->c.calls)
+        calls_cuda_ready(x->c.calls);
     return ready_rope(x, last);
 }
 
@@ -627,6 +694,11 @@ int run_cuda_step(struct run_cuda *x, const struct step *s, struct err *e)
     return rc ? cuda_failed(x, rc, "a step of the trunk", e) : 0;
 }
 
+int run_cuda_done(const struct run_cuda *x)
+{
+    return __atomic_load_n(&x->answer->stamp, __ATOMIC_ACQUIRE) == x->steps;
+}
+
 int run_cuda_wait(struct run_cuda *x, uint32_t limit_ms, const uint32_t **best, struct err *e)
 {
     uint64_t end = now_ns() + limit_ms * 1000000ull;
@@ -644,7 +716,7 @@ int run_cuda_wait(struct run_cuda *x, uint32_t limit_ms, const uint32_t **best, 
                            x->c.device, limit_ms);
     }
     *best = x->answer->best;
-    return 0;
+    return x->c.calls ? calls_cuda_failed(x->c.calls, e) : 0;
 }
 
 int run_cuda_logits(struct run_cuda *x, float *to, struct err *e)

@@ -21,10 +21,12 @@ CUDA_BEGIN
 
 enum { RUN_CUDA_RECORDED = 8 };
 
-/* The routed experts of one layer, all of them on this card. */
+struct calls_cuda;
+
+/* The routed experts of one layer. */
 struct run_cuda_layer {
     struct expert_shape shape;
-    const struct expert_slot *slot; /* device memory: expert e is slot[e] */
+    const struct expert_slot *slot; /* without calls: device memory, expert e is slot[e] */
 };
 
 struct run_cuda_config {
@@ -33,6 +35,8 @@ struct run_cuda_config {
     const void *const *weight;  /* by weight: its first byte on the card; 16-byte aligned, readable
                                    to the end of the sixteen bytes in which it ends */
     const struct run_cuda_layer *layer; /* by layer: what OP_MOE_CALL names; borrowed */
+    struct calls_cuda *calls; /* who makes which expert is found there; borrowed. NULL: all of them lie here */
+    uint32_t call_tokens;     /* calls: most tokens of one; a larger pass goes out in equal parts */
     uint32_t n_experts;
     uint32_t max_tokens, max_out; /* of a step */
     uint32_t n_ctx, n_seqs;
@@ -48,6 +52,8 @@ uint64_t run_cuda_bytes(const struct run_cuda_config *c);
 /* Starts a step; the former one has been waited for. Ids, positions and rows are in range
  * (asserted). */
 int run_cuda_step(struct run_cuda *x, const struct step *s, struct err *e);
+/* Is the step's stamp there? Looks at one word. */
+int run_cuda_done(const struct run_cuda *x);
 /* Waits for the step's stamp, by looking at mapped memory. *best: n_out token ids, the arg-max of
  * each wanted row (ARGMAX_NONE: it has none), valid until the next step. Late by more than
  * limit_ms, or an error of the card: a line, and the card is to be given up. */

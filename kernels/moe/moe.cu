@@ -1,50 +1,9 @@
 /* A thread makes one value of a token: its chain runs over the places in their order, whoever made
  * the rows. */
 #include "kernels/moe/moe_cuda.h"
-#include "kernels/num.cuh"
+#include "kernels/moe/sum.cuh"
 
 enum { THREADS = 256, MOST_BLOCKS = 4096, AHEAD = 8 /* rows of a thread on their way */ };
-
-/* never through L1, whose lines could be older than the stamp that was waited for */
-static __device__ __forceinline__ float load_far(const float *p)
-{
-    float v;
-
-    asm volatile("ld.relaxed.sys.global.f32 %0, [%1];" : "=f"(v) : "l"(p) : "memory");
-    return v;
-}
-static __device__ __forceinline__ float4 load_far(const float4 *p)
-{
-    float4 v;
-
-    asm volatile("ld.relaxed.sys.global.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-                 : "l"(p)
-                 : "memory");
-    return v;
-}
-static __device__ __forceinline__ void add_row(float &a, float w, float y)
-{
-    a = __fmaf_rn(w, y, a);
-}
-static __device__ __forceinline__ void add_row(float4 &a, float w, float4 y)
-{
-    add_row(a.x, w, y.x);
-    add_row(a.y, w, y.y);
-    add_row(a.z, w, y.z);
-    add_row(a.w, w, y.w);
-}
-static __device__ __forceinline__ void store(float *acc, float a)
-{
-    *acc = cu_canon(a);
-}
-static __device__ __forceinline__ void store(float *acc, float4 a)
-{
-    store(acc, a.x);
-    store(acc + 1, a.y);
-    store(acc + 2, a.z);
-    store(acc + 3, a.w);
-}
 
 static __global__ void sum_near(const float *w, const float *rows, unsigned k, float *acc,
                                 size_t ld, size_t n)
@@ -95,7 +54,7 @@ static __global__ void sum_far(const float *w, const float *const *row_at, unsig
             if (p0 + p < k)
                 add_row(a, w[t * k + p0 + p], y[p]);
     }
-    store(acc + t * ld + i * (sizeof(V) / sizeof(float)), a);
+    store_sum(acc + t * ld + i * (sizeof(V) / sizeof(float)), a);
 }
 
 enum pair_op { PAIR_ADD, PAIR_MUL };

@@ -1,0 +1,934 @@
+/* Who makes which expert is decided by one block of calls_cuda_publish; the others carry activations. What
+ * the kernels of a layer tell each other lies in `struct state`, device memory, so that a recorded list
+ * serves every step: the calls' numbers go on there, by one for each call that is published. */
+#include "gpu-worker/calls_cuda.h"
+
+#include <cuda_runtime.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu-worker/handoff.cuh"
+#include "kernels/moe/sum.cuh"
+
+enum {
+    FEW_THREADS = 256,   /* of a block that publishes one token */
+    MANY_THREADS = 1024, /* ... several: a thread an expert */
+    WAIT_THREADS = 256,
+    SUM_THREADS = 256,
+    MOST_BLOCKS = 64,    /* that carry activations */
+    FAST_POLLS = 64,     /* looks at owner stamps before redirects and item stamps are looked at */
+    AHEAD = 8,           /* rows of a thread on their way */
+    ON_DISK = 0xFFFF,    /* of item_card */
+    CARD_BIT = MAX_NODES /* direct: nodes, then cards */
+};
+static_assert(MAX_NODES + MAX_CARDS <= 32, "a lane looks at one worker's stamp");
+
+struct change {
+    uint32_t at, slot; /* layer * n_experts + expert; 0: gone, else 1 + slot here */
+};
+/* Mapped host memory. The host writes the first part (between steps, or single words at any time), the
+ * kernels the second. */
+struct control {
+    uint64_t stop, limit_ns;
+    uint64_t box[MAX_PROCS]; /* outboxes as the card sees them; 0: not mapped */
+    uint32_t owner[MAX_NODES], card[MAX_CARDS];
+    uint32_t n_changes, pad;
+
+    uint64_t why, call, item, share, layer; /* a wait gave up */
+    struct calls_cuda_counters count;
+
+    struct change change[]; /* n_layers * n_experts */
+};
+/* Device memory. */
+struct state {
+    uint64_t next;   /* number of the next call */
+    uint64_t open;   /* of this layer's call; 0: none */
+    uint32_t n_items, disk;
+    uint32_t direct; /* a bit for each node, then each card, that the call names */
+    uint32_t failed;
+    unsigned published, summed; /* blocks that arrived */
+    uint32_t owner[MAX_NODES];
+    uint32_t card[MAX_CARDS];
+    uint64_t box[MAX_NODES + MAX_CARDS]; /* their outboxes */
+    struct calls_cuda_counters count;
+};
+/* By value to every kernel. */
+struct view {
+    uint32_t n_nodes, n_experts, max_items, n_slabs, n_cards, slot0;
+    uint32_t col[MAX_NODES + 1]; /* a row's columns by node */
+    uint32_t card_slot0[MAX_CARDS];
+    /* mapped */
+    uint64_t *head;
+    uint8_t *slot;
+    uint64_t slot_bytes, pairs_off, acts_half;
+    uint8_t *acts;
+    const uint64_t *redirect, *entry;
+    uint64_t box_owner, box_items, box_rows, rows_half; /* offsets in an outbox */
+    struct control *control;
+    uint32_t *choice;
+    uint64_t choice_layer; /* words a layer */
+    /* on the card */
+    struct state *state;
+    uint32_t *own; /* by layer * n_experts + expert: 0, or 1 + slot here */
+    const uint64_t *slot_off;
+    const uint8_t *pool;
+    const float *scale;   /* by the same: N_MATS */
+    uint16_t *item_card;  /* 0: the nodes; ON_DISK; 1 + card */
+    uint32_t *item_of;    /* by pair; own ones unset */
+    const uint8_t **made; /* by item * n_nodes + share: the rows of who made it */
+    const float **row_at; /* by pair * n_nodes + share: the row, as from column 0 */
+};
+struct layer_view {
+    uint32_t layer, used, n_tokens, n_embd;
+    const uint32_t *ids;
+    const float *x;
+    float *rows;
+    uint32_t pair0, has_scale;
+    uint64_t mat_off[N_MATS];
+};
+
+struct calls_cuda {
+    struct geometry g;
+    int device;
+    struct view v;
+    struct control *control; /* host's address */
+    uint32_t *choice;
+    uint8_t *arena;
+    struct layer_shape {
+        uint64_t mat_off[N_MATS];
+        uint32_t has_scale;
+    } *layer;
+    uint32_t *own;      /* the host's copy */
+    uint8_t *dirty;     /* by expert: in `pending` */
+    uint32_t *pending, n_pending;
+};
+
+/* ---- publishing ---- */
+
+static __device__ __forceinline__ void store_sys(uint64_t *p, uint64_t v)
+{
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+static __device__ __forceinline__ void store_sys(uint32_t *p, uint32_t v)
+{
+    asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+static __device__ __forceinline__ void store_sys(float4 *p, float4 v)
+{
+    asm volatile("st.relaxed.sys.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(p), "f"(v.x), "f"(v.y), "f"(v.z),
+                 "f"(v.w)
+                 : "memory");
+}
+
+static __device__ __forceinline__ uint8_t *slot_of(const view &v, uint64_t n)
+{
+    return v.slot + (n % CALL_SLOTS) * v.slot_bytes;
+}
+
+/* An expert of ours. slot: 1 + its number here. */
+static __device__ void put_slot(const view &v, const layer_view &l, uint32_t expert, uint32_t slot,
+                                expert_slot *to)
+{
+    const uint8_t *at = v.pool + v.slot_off[slot - 1];
+    const float *scale = v.scale + ((size_t)l.layer * v.n_experts + expert) * N_MATS;
+
+    for (int m = 0; m < N_MATS; m++) {
+        to->w[m] = at + l.mat_off[m];
+        to->scale[m] = l.has_scale ? scale[m] : 1.0f;
+    }
+}
+static __device__ __forceinline__ void own_row(const view &v, const layer_view &l, uint32_t pair)
+{
+    for (uint32_t k = 0; k < v.n_nodes; k++)
+        v.row_at[(size_t)pair * v.n_nodes + k] = l.rows + (size_t)pair * l.n_embd;
+}
+
+/* Item i of call n: reads the expert's entry, once. Returns whose stamps are to come. */
+static __device__ uint32_t put_item(const view &v, const layer_view &l, uint64_t n, uint32_t i, uint32_t expert,
+                                    uint32_t pair0, uint32_t n_pairs)
+{
+    uint64_t entry = handoff_word(v.entry + (size_t)l.layer * v.n_experts + expert);
+    uint64_t *to = (uint64_t *)(slot_of(v, n) + 64 + sizeof(struct call_head)) + i * 5;
+    uint32_t place = entry ? ENTRY_PLACE(entry) : PLACE_NONE, direct = 0;
+    uint16_t owner[MAX_NODES] = {}, card = 0;
+    uint64_t w[2];
+
+    if (!entry) {
+        card = ON_DISK;
+    } else if (place >= v.n_slabs) {
+        uint32_t c = v.n_cards, slot = place - v.n_slabs;
+        while (c-- && slot < v.card_slot0[c])
+            ;
+        card = (uint16_t)(c + 1);
+        direct = 1u << (CARD_BIT + c);
+    } else {
+        direct = (1u << v.n_nodes) - 1;
+    }
+    for (uint32_t k = 0; k < v.n_nodes; k++)
+        owner[k] = (uint16_t)(card == ON_DISK ? OWNER_DISK
+                              : card          ? v.state->card[card - 1]
+                                              : v.state->owner[k]);
+    store_sys(to, expert | (uint64_t)place << 32);
+    store_sys(to + 1, ENTRY_EPOCH(entry));
+    store_sys(to + 2, pair0 | (uint64_t)n_pairs << 32);
+    for (int h = 0; h < 2; h++)
+        w[h] = owner[4 * h] | (uint64_t)owner[4 * h + 1] << 16 | (uint64_t)owner[4 * h + 2] << 32 |
+               (uint64_t)owner[4 * h + 3] << 48;
+    store_sys(to + 3, w[0]);
+    store_sys(to + 4, w[1]);
+    v.item_card[i] = card;
+    return direct;
+}
+static __device__ __forceinline__ void put_pair(const view &v, const layer_view &l, uint64_t n, uint32_t at,
+                                                uint32_t item, uint32_t pair)
+{
+    store_sys((uint32_t *)(slot_of(v, n) + v.pairs_off) + at,
+              pair / l.used | pair % l.used << 16); /* struct call_pair */
+    v.item_of[pair] = item;
+}
+
+struct split { /* what a block found */
+    uint32_t n_own, n_items, n_pairs;
+};
+
+/* One token: an item a place, no sorting; the first warp. */
+static __device__ split split_one(const view &v, const layer_view &l, bool away, uint64_t n, expert_item *items,
+                                  expert_slot *slots, uint32_t *direct)
+{
+    uint32_t lane = threadIdx.x, below = (1u << lane) - 1;
+    split r = {};
+
+    for (uint32_t p0 = 0; p0 < l.used; p0 += 32) {
+        uint32_t p = p0 + lane, in = p < l.used, e = in ? l.ids[p] : 0;
+        uint32_t slot = in ? v.own[(size_t)l.layer * v.n_experts + e] : 0;
+        uint32_t mine = __ballot_sync(~0u, in && slot), others = __ballot_sync(~0u, in && !slot);
+
+        if (slot) {
+            uint32_t i = r.n_own + __popc(mine & below);
+            expert_item it = {};
+            it.slot = i;
+            it.n_tok = 1;
+            it.row[0] = p;
+            items[i] = it;
+            put_slot(v, l, e, slot, &slots[i]);
+            own_row(v, l, p);
+        } else if (in && away) {
+            uint32_t i = r.n_items + __popc(others & below);
+            put_pair(v, l, n, i, i, p);
+            atomicOr(direct, put_item(v, l, n, i, e, i, 1));
+        }
+        r.n_own += __popc(mine);
+        r.n_items += __popc(others);
+    }
+    r.n_pairs = r.n_items;
+    return r;
+}
+
+/* An expert of one thread and its tokens. at: own items, items, pairs before it. */
+static __device__ void put_expert(const view &v, const layer_view &l, uint64_t n, uint32_t e, uint32_t slot,
+                                  uint32_t count, const split &at, expert_item *items, expert_slot *slots,
+                                  uint32_t *direct)
+{
+    uint32_t done = 0, pairs = l.n_tokens * l.used;
+
+    if (!slot)
+        atomicOr(direct, put_item(v, l, n, at.n_items, e, at.n_pairs, count));
+    for (uint32_t i = 0; i < pairs; i++) {
+        uint32_t j = done % EXPERT_TOKENS, own = at.n_own + done / EXPERT_TOKENS;
+        if (l.ids[i] != e)
+            continue;
+        if (slot) {
+            if (!j) {
+                items[own].slot = own;
+                put_slot(v, l, e, slot, &slots[own]);
+            }
+            items[own].tok[j] = i / l.used;
+            items[own].row[j] = i;
+            items[own].n_tok = j + 1;
+            own_row(v, l, i);
+        } else {
+            put_pair(v, l, n, at.n_pairs + done, at.n_items, i);
+        }
+        done++;
+    }
+}
+
+/* Several tokens: experts ascending, the pairs of each in the order of tokens; the whole block. */
+static __device__ split split_many(const view &v, const layer_view &l, bool away, uint64_t n, expert_item *items,
+                                   expert_slot *slots, uint32_t *direct)
+{
+    __shared__ uint64_t before[MANY_THREADS]; /* own items 20 bits, items 20, pairs 24 */
+    uint32_t pairs = l.n_tokens * l.used, thread = threadIdx.x;
+    uint64_t base = 0;
+
+    for (uint32_t e0 = 0; e0 < v.n_experts; e0 += MANY_THREADS) {
+        uint32_t e = e0 + thread, count = 0, slot = 0;
+        uint64_t mine = 0, at;
+
+        for (uint32_t i = 0; e < v.n_experts && i < pairs; i++)
+            count += l.ids[i] == e;
+        if (count)
+            slot = v.own[(size_t)l.layer * v.n_experts + e];
+        if (slot)
+            mine = (count + EXPERT_TOKENS - 1) / EXPERT_TOKENS;
+        else if (count)
+            mine = 1ull << 20 | (uint64_t)count << 40;
+        before[thread] = mine;
+        __syncthreads();
+        for (uint32_t d = 1; d < MANY_THREADS; d *= 2) { /* inclusive sums */
+            uint64_t add = thread >= d ? before[thread - d] : 0;
+            __syncthreads();
+            before[thread] += add;
+            __syncthreads();
+        }
+        at = base + before[thread] - mine;
+        if (count && (slot || away)) {
+            split here = {(uint32_t)(at & 0xFFFFF), (uint32_t)(at >> 20 & 0xFFFFF), (uint32_t)(at >> 40)};
+            put_expert(v, l, n, e, slot, count, here, items, slots, direct);
+        }
+        base += before[MANY_THREADS - 1];
+        __syncthreads();
+    }
+    return {(uint32_t)(base & 0xFFFFF), (uint32_t)(base >> 20 & 0xFFFFF), (uint32_t)(base >> 40)};
+}
+
+/* Block 0: items, here and elsewhere; the others: activations, if anything is elsewhere. The last block
+ * publishes. */
+static __global__ void publish(view v, layer_view l, expert_item *items, uint32_t *n_items, expert_slot *slots)
+{
+    __shared__ uint32_t direct;
+    struct state *st = v.state;
+    uint32_t pairs = l.n_tokens * l.used;
+    uint64_t n = st->next;
+    int away = 0;
+
+    if (threadIdx.x == 0) {
+        direct = 0;
+        __threadfence_system(); /* the slot's RETIRED and the last reads of this half: before the stores below */
+    }
+    for (uint32_t i = threadIdx.x; i < pairs; i += blockDim.x)
+        away |= !v.own[(size_t)l.layer * v.n_experts + l.ids[i]];
+    away = __syncthreads_or(away) && !st->failed;
+    if (blockIdx.x == 0) {
+        split r = {};
+
+        if (l.n_tokens > 1)
+            r = split_many(v, l, away, n, items, slots, &direct);
+        else if (threadIdx.x < 32)
+            r = split_one(v, l, away, n, items, slots, &direct);
+        for (uint32_t i = threadIdx.x; i < pairs; i += blockDim.x)
+            v.choice[l.layer * v.choice_layer + l.pair0 + i] = l.ids[i];
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            uint64_t *head = (uint64_t *)(slot_of(v, n) + 64);
+
+            *n_items = r.n_own;
+            st->count.own_items += r.n_own;
+            if (!away) {
+                st->open = 0;
+            } else {
+                uint32_t disk = 0;
+                for (uint32_t i = 0; i < r.n_items; i++) {
+                    disk += v.item_card[i] == ON_DISK;
+                    st->count.card_items += v.item_card[i] && v.item_card[i] != ON_DISK;
+                }
+                store_sys(head, n);
+                store_sys(head + 1, l.layer | (uint64_t)l.n_tokens << 32);
+                store_sys(head + 2, r.n_items | (uint64_t)r.n_pairs << 32);
+                store_sys(head + 3, l.used);
+                store_sys(head + 4, (n % CALLS_IN_FLIGHT) * v.acts_half);
+                st->n_items = r.n_items;
+                st->disk = disk;
+                st->direct = direct;
+                st->count.calls++;
+                st->count.items += r.n_items;
+                st->count.disk_items += disk;
+            }
+        }
+    } else if (away) {
+        const float4 *from = (const float4 *)l.x;
+        float4 *to = (float4 *)(v.acts + (n % CALLS_IN_FLIGHT) * v.acts_half);
+        size_t all = (size_t)l.n_tokens * l.n_embd / 4, step = (gridDim.x - 1) * (size_t)blockDim.x;
+
+        for (size_t i = (blockIdx.x - 1) * (size_t)blockDim.x + threadIdx.x; i < all; i += step)
+            store_sys(to + i, from[i]);
+    }
+    if (away && handoff_publish((uint64_t *)slot_of(v, n), PUBLISHED(n), &st->published, gridDim.x)) {
+        handoff_store(v.head, n);
+        st->open = n;
+        st->next = n + 1;
+    }
+}
+
+/* ---- waiting ---- */
+
+/* The rows of who made share i % n_nodes of item i / n_nodes of call n; NULL: it is not made. As moe.c's
+ * complete() and giving_answer(). */
+static __device__ const uint8_t *made(const view &v, uint64_t n, uint32_t i)
+{
+    uint64_t at = (n % CALL_SLOTS) * v.max_items * v.n_nodes + i;
+    uint64_t red = handoff_word(v.redirect + at), am = 0, own, w;
+    uint32_t card = v.item_card[i / v.n_nodes];
+    uint32_t box = card == ON_DISK ? OWNER_DISK : card ? v.state->card[card - 1] : v.state->owner[i % v.n_nodes];
+    const uint8_t *p;
+    bool of_call;
+
+    if (red && (red & 0xFFFF) == (n & 0xFFFF)) { /* REDIRECT_IS_OF */
+        am = red >> 26;
+        box = (uint32_t)(red >> 16) & 1023;
+    }
+    if (box == OWNER_DISK)
+        return NULL;
+    p = (const uint8_t *)handoff_load(&v.control->box[box]);
+    if (!p)
+        return NULL;
+    own = am ? 0 : handoff_word((const uint64_t *)(p + v.box_owner) + n % CALL_SLOTS);
+    if (own != 2 * n) {
+        w = handoff_word((const uint64_t *)(p + v.box_items) + at);
+        of_call = (w >> 2 & 0xFFFFFF) == (n & 0xFFFFFF) && (w & 3); /* STAMP_IS_OF */
+        if (am ? !of_call || w >> 26 != am || (w & 3) != 1
+               : own != 2 * n + 1 || (of_call && (w & 3) == 2)) /* 1: DONE, 2: DECLINED */
+            return NULL;
+    }
+    return p + v.box_rows + (n % CALLS_IN_FLIGHT) * v.rows_half;
+}
+
+enum look_end { ALL_STAMPED, LOOK_CLOSER };
+/* A warp: the owner stamps of whom the call names. */
+static __device__ look_end look_fast(const view &v, uint64_t n)
+{
+    const struct state *st = v.state;
+    uint32_t lane = threadIdx.x, wanted = st->direct >> lane & 1;
+    uint64_t box = wanted ? st->box[lane] : 0;
+    const uint64_t *word = (const uint64_t *)(box + v.box_owner) + n % CALL_SLOTS;
+
+    for (int i = 0; i < FAST_POLLS && !st->disk; i++) {
+        uint64_t w = wanted && box ? handoff_word(word) : 0;
+        if (__all_sync(~0u, !wanted || w == 2 * n))
+            return ALL_STAMPED;
+        if (__any_sync(~0u, wanted && w == 2 * n + 1))
+            break;
+    }
+    return LOOK_CLOSER;
+}
+
+static __device__ const uint8_t *named(const view &v, uint64_t n, uint32_t i)
+{
+    uint32_t card = v.item_card[i / v.n_nodes];
+    uint64_t box = v.state->box[card ? CARD_BIT + card - 1 : i % v.n_nodes];
+
+    return (const uint8_t *)box + v.box_rows + (n % CALLS_IN_FLIGHT) * v.rows_half;
+}
+
+static __device__ void give_up(const view &v, const layer_view &l, uint64_t n, int why, uint32_t missing)
+{
+    volatile struct control *c = v.control;
+
+    c->call = n;
+    c->layer = l.layer;
+    c->item = missing / v.n_nodes;
+    c->share = missing % v.n_nodes;
+    __threadfence_system();
+    c->why = (uint64_t)why;
+    v.state->failed = 1;
+}
+
+/* One block. */
+static __global__ void wait(view v, layer_view l)
+{
+    __shared__ int how, why;
+    __shared__ uint32_t missing;
+    struct state *st = v.state;
+    uint32_t shares = st->n_items * v.n_nodes, pairs = l.n_tokens * l.used;
+    uint64_t n = st->open, start = handoff_now(), looks = 0;
+
+    if (!n || st->failed)
+        return;
+    for (;; looks++) {
+        int missed = 0;
+
+        if (threadIdx.x < 32) {
+            int h = look_fast(v, n);
+            if (threadIdx.x == 0) {
+                how = h;
+                why = CALLS_FINE;
+            }
+        }
+        __syncthreads();
+        if (how == ALL_STAMPED) {
+            for (uint32_t i = threadIdx.x; i < shares; i += WAIT_THREADS)
+                v.made[i] = named(v, n, i);
+            break;
+        }
+        for (uint32_t i = threadIdx.x; i < shares; i += WAIT_THREADS)
+            if (!(v.made[i] = made(v, n, i))) {
+                missed = 1;
+                missing = i;
+            }
+        if (!__syncthreads_or(missed))
+            break;
+        if (threadIdx.x == 0) {
+            if (handoff_word(&v.control->stop))
+                why = CALLS_STOPPED;
+            else if (handoff_now() - start > handoff_word(&v.control->limit_ns))
+                why = CALLS_LATE;
+            if (why)
+                give_up(v, l, n, why, missing);
+        }
+        __syncthreads();
+        if (why)
+            return;
+        __syncthreads(); /* `how` and `missing` are free for the next look */
+    }
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < pairs; i += WAIT_THREADS)
+        if (!v.own[(size_t)l.layer * v.n_experts + l.ids[i]])
+            for (uint32_t k = 0; k < v.n_nodes; k++)
+                v.row_at[(size_t)i * v.n_nodes + k] =
+                    (const float *)v.made[v.item_of[i] * v.n_nodes + k] + (size_t)i * l.n_embd;
+    if (threadIdx.x == 0) {
+        st->count.wait_ns += handoff_now() - start;
+        st->count.looks += looks;
+    }
+}
+
+/* ---- the sum ---- */
+
+static __device__ __forceinline__ void retire(const view &v, uint64_t n, unsigned blocks)
+{
+    if (n && handoff_publish((uint64_t *)slot_of(v, n), RETIRED(n), &v.state->summed, blocks))
+        v.state->open = 0;
+}
+
+static __device__ __forceinline__ uint32_t node_of(const view &v, uint32_t col)
+{
+    uint32_t k = 0;
+
+    while (k + 1 < v.n_nodes && col >= v.col[k + 1])
+        k++;
+    return k;
+}
+
+/* A thread makes four values of a token. */
+static __global__ void sum(view v, layer_view l, const float *w, float *y, size_t ldy)
+{
+    uint32_t i = blockIdx.x * SUM_THREADS + threadIdx.x, t = blockIdx.y, k = node_of(v, 4 * i);
+    uint64_t n = v.state->open;
+    float4 a = make_float4(0, 0, 0, 0);
+
+    if (v.state->failed)
+        return;
+    if (4 * i < l.n_embd) {
+        for (uint32_t p0 = 0; p0 < l.used; p0 += AHEAD) {
+            const float4 *at[AHEAD];
+            float4 row[AHEAD];
+            uint32_t pair = t * l.used + p0;
+
+#pragma unroll
+            for (uint32_t p = 0; p < AHEAD; p++) /* a place that is none reads another's row */
+                at[p] = (const float4 *)v.row_at[(size_t)(pair + (p0 + p < l.used ? p : 0)) * v.n_nodes + k];
+#pragma unroll
+            for (uint32_t p = 0; p < AHEAD; p++)
+                row[p] = load_far(at[p] + i);
+#pragma unroll
+            for (uint32_t p = 0; p < AHEAD; p++)
+                if (p0 + p < l.used)
+                    add_row(a, w[pair + p], row[p]);
+        }
+        store_sum(y + t * ldy + 4 * i, a);
+    }
+    retire(v, n, gridDim.x * gridDim.y);
+}
+
+static __global__ void gather(view v, layer_view l)
+{
+    uint32_t i = blockIdx.x * SUM_THREADS + threadIdx.x, pair = blockIdx.y, k = node_of(v, 4 * i);
+    uint64_t n = v.state->open;
+
+    if (v.state->failed)
+        return;
+    if (4 * i < l.n_embd && n && !v.own[(size_t)l.layer * v.n_experts + l.ids[pair]])
+        ((float4 *)(l.rows + (size_t)pair * l.n_embd))[i] =
+            load_far((const float4 *)v.row_at[(size_t)pair * v.n_nodes + k] + i);
+    retire(v, n, gridDim.x * gridDim.y);
+}
+
+/* ---- around a step ---- */
+
+static __global__ void begin(view v)
+{
+    const volatile struct control *c = v.control;
+    uint32_t n = c->n_changes, i = threadIdx.x;
+
+    for (uint32_t k = i; k < n; k += blockDim.x)
+        v.own[c->change[k].at] = c->change[k].slot;
+    if (i < v.n_nodes || (i >= CARD_BIT && i < CARD_BIT + v.n_cards)) {
+        uint32_t number = i < CARD_BIT ? c->owner[i] : c->card[i - CARD_BIT];
+        (i < CARD_BIT ? v.state->owner[i] : v.state->card[i - CARD_BIT]) = number;
+        v.state->box[i] = c->box[number];
+    }
+}
+
+static __global__ void end(view v)
+{
+    const uint64_t *from = (const uint64_t *)&v.state->count;
+    volatile uint64_t *to = (volatile uint64_t *)&v.control->count;
+
+    if (threadIdx.x < sizeof v.state->count / 8)
+        to[threadIdx.x] = from[threadIdx.x];
+}
+
+int calls_cuda_begin(struct calls_cuda *x, cudaStream_t s)
+{
+    begin<<<1, FEW_THREADS, 0, s>>>(x->v);
+    return cudaGetLastError();
+}
+int calls_cuda_end(struct calls_cuda *x, cudaStream_t s)
+{
+    end<<<1, 32, 0, s>>>(x->v);
+    return cudaGetLastError();
+}
+
+static struct layer_view view_of(const struct calls_cuda *x, const struct calls_cuda_layer *l)
+{
+    struct layer_view v = {};
+
+    v.layer = l->layer;
+    v.used = l->used;
+    v.n_tokens = l->n_tokens;
+    v.n_embd = l->n_embd;
+    v.ids = l->ids;
+    v.x = l->x;
+    v.rows = l->rows;
+    v.pair0 = l->pair0;
+    v.has_scale = x->layer[l->layer].has_scale;
+    memcpy(v.mat_off, x->layer[l->layer].mat_off, sizeof v.mat_off);
+    return v;
+}
+
+int calls_cuda_publish(struct calls_cuda *x, const struct calls_cuda_layer *l, struct expert_item *items,
+                       uint32_t *n_items, struct expert_slot *slots, cudaStream_t s)
+{
+    unsigned threads = l->n_tokens > 1 ? MANY_THREADS : FEW_THREADS;
+    size_t blocks = ((size_t)l->n_tokens * l->n_embd / 4 + threads - 1) / threads;
+
+    if (blocks > MOST_BLOCKS)
+        blocks = MOST_BLOCKS;
+    publish<<<1 + (unsigned)blocks, threads, 0, s>>>(x->v, view_of(x, l), items, n_items, slots);
+    return cudaGetLastError();
+}
+int calls_cuda_wait(struct calls_cuda *x, const struct calls_cuda_layer *l, cudaStream_t s)
+{
+    wait<<<1, WAIT_THREADS, 0, s>>>(x->v, view_of(x, l));
+    return cudaGetLastError();
+}
+static dim3 row_grid(const struct calls_cuda_layer *l, uint32_t rows)
+{
+    return dim3((l->n_embd / 4 + SUM_THREADS - 1) / SUM_THREADS, rows);
+}
+int calls_cuda_sum(struct calls_cuda *x, const struct calls_cuda_layer *l, const float *w, float *y, size_t ldy,
+                   cudaStream_t s)
+{
+    sum<<<row_grid(l, l->n_tokens), SUM_THREADS, 0, s>>>(x->v, view_of(x, l), w, y, ldy);
+    return cudaGetLastError();
+}
+int calls_cuda_gather(struct calls_cuda *x, const struct calls_cuda_layer *l, cudaStream_t s)
+{
+    gather<<<row_grid(l, l->n_tokens * l->used), SUM_THREADS, 0, s>>>(x->v, view_of(x, l));
+    return cudaGetLastError();
+}
+
+int calls_cuda_load(void)
+{
+    const void *const all[] = {(const void *)publish, (const void *)wait,  (const void *)sum,
+                               (const void *)gather,  (const void *)begin, (const void *)end};
+    cudaFuncAttributes a;
+    cudaError_t rc = cudaSuccess;
+
+    for (size_t i = 0; !rc && i < sizeof all / sizeof *all; i++)
+        rc = cudaFuncGetAttributes(&a, all[i]);
+    return rc;
+}
+
+/* ---- life ---- */
+
+static int failed(const struct calls_cuda *x, cudaError_t rc, const char *what, struct err *e)
+{
+    return err_set(e, -EIO, "card %d: %s: %s", x->device, what, cudaGetErrorString(rc));
+}
+
+/* What the card calls the host's address. */
+static cudaError_t seen(const void *host, void *out)
+{
+    return cudaHostGetDevicePointer((void **)out, (void *)host, 0);
+}
+
+static cudaError_t find_segments(struct calls_cuda *x, const struct calls_cuda_config *c)
+{
+    const struct geometry *g = &x->g;
+    uint8_t *calls, *amends, *tables;
+    cudaError_t rc = seen(c->calls, &calls);
+
+    if (!rc)
+        rc = seen(c->acts, &x->v.acts);
+    if (!rc)
+        rc = seen(c->amends, &amends);
+    if (!rc)
+        rc = seen(c->tables, &tables);
+    if (rc)
+        return rc;
+    x->v.head = (uint64_t *)(calls + offsetof(struct calls, head));
+    x->v.slot = calls + offsetof(struct calls, slot);
+    x->v.slot_bytes = call_slot_bytes(g);
+    x->v.pairs_off = 64 + sizeof(struct call_head) + g->max_items * sizeof(struct call_item);
+    x->v.acts_half = g->acts_half;
+    x->v.redirect = (const uint64_t *)(amends + offsetof(struct amends, data) +
+                                       g->amend_slots * sizeof(struct amend_slot));
+    x->v.entry = (const uint64_t *)(tables + c->tables->off_entry);
+    x->v.box_owner = offsetof(struct outbox, owner);
+    x->v.box_items = offsetof(struct outbox, data);
+    x->v.box_rows = offsetof(struct outbox, data) + 2 * outbox_stamp_bytes(g) + CALLS_IN_FLIGHT * g->inter_half;
+    x->v.rows_half = g->rows_half;
+    return cudaSuccess;
+}
+
+struct parts { /* of the arena */
+    uint64_t used;
+    uint8_t *base;
+};
+static void *take(struct parts *p, uint64_t bytes)
+{
+    uint64_t at = p->used;
+
+    p->used += (bytes + 255) & ~(uint64_t)255;
+    return p->base ? p->base + at : NULL;
+}
+
+static void lay_out(struct calls_cuda *x, const struct calls_cuda_config *c, struct parts *p)
+{
+    const struct geometry *g = &x->g;
+    uint64_t experts = (uint64_t)g->n_layers * g->n_experts;
+
+    p->used = 0;
+    x->v.state = (struct state *)take(p, sizeof *x->v.state);
+    x->v.own = (uint32_t *)take(p, experts * 4);
+    x->v.slot_off = (const uint64_t *)take(p, (uint64_t)c->n_slots * 8);
+    x->v.scale = (const float *)take(p, experts * N_MATS * 4);
+    x->v.item_card = (uint16_t *)take(p, (uint64_t)g->max_items * 2);
+    x->v.item_of = (uint32_t *)take(p, (uint64_t)g->max_pairs * 4);
+    x->v.made = (const uint8_t **)take(p, (uint64_t)g->max_items * g->n_nodes * 8);
+    x->v.row_at = (const float **)take(p, (uint64_t)g->max_pairs * g->n_nodes * 8);
+}
+
+static cudaError_t open_memory(struct calls_cuda *x, const struct calls_cuda_config *c)
+{
+    const struct geometry *g = &x->g;
+    uint64_t experts = (uint64_t)g->n_layers * g->n_experts,
+             control = sizeof *x->control + experts * sizeof(struct change);
+    struct parts p = {};
+    cudaError_t rc;
+
+    x->v.choice_layer = (uint64_t)g->step_tokens * g->top_k;
+    lay_out(x, c, &p);
+    rc = cudaMalloc(&x->arena, p.used);
+    if (!rc)
+        rc = cudaMemset(x->arena, 0, p.used);
+    if (!rc)
+        rc = cudaHostAlloc(&x->control, control, cudaHostAllocMapped);
+    if (!rc)
+        rc = cudaHostAlloc(&x->choice, g->n_layers * x->v.choice_layer * 4, cudaHostAllocMapped);
+    if (!rc)
+        rc = seen(x->control, &x->v.control);
+    if (!rc)
+        rc = seen(x->choice, &x->v.choice);
+    if (rc)
+        return rc;
+    memset(x->control, 0, control);
+    memset(x->choice, 0, g->n_layers * x->v.choice_layer * 4);
+    p.base = x->arena;
+    lay_out(x, c, &p);
+    return cudaSuccess;
+}
+
+static cudaError_t fill(struct calls_cuda *x, const struct calls_cuda_config *c)
+{
+    const struct geometry *g = &x->g;
+    uint64_t experts = (uint64_t)g->n_layers * g->n_experts;
+    uint64_t *off = (uint64_t *)calloc(c->n_slots + 1, sizeof *off);
+    cudaError_t rc;
+
+    if (!off)
+        return cudaErrorMemoryAllocation;
+    for (uint32_t i = 0; i < c->n_slots; i++)
+        off[i] = table_slot(c->tables, c->slot0 + i)->off;
+    rc = cudaMemcpy((void *)x->v.slot_off, off, c->n_slots * sizeof *off, cudaMemcpyHostToDevice);
+    free(off);
+    if (!rc)
+        rc = cudaMemcpy((void *)x->v.scale, table_scale(c->tables, g, 0, 0), experts * N_MATS * sizeof(float),
+                        cudaMemcpyHostToDevice);
+    if (!rc)
+        rc = cudaMemcpy(&x->v.state->next, &c->first, sizeof c->first, cudaMemcpyHostToDevice);
+    if (!rc)
+        rc = cudaDeviceSynchronize();
+    return rc;
+}
+
+static void view_geometry(struct calls_cuda *x, const struct calls_cuda_config *c)
+{
+    const struct geometry *g = &x->g;
+
+    x->v.n_nodes = g->n_nodes;
+    x->v.n_experts = g->n_experts;
+    x->v.max_items = g->max_items;
+    x->v.n_slabs = g->n_slabs;
+    x->v.n_cards = c->n_cards;
+    x->v.slot0 = c->slot0;
+    x->v.pool = (const uint8_t *)c->pool;
+    memcpy(x->v.card_slot0, c->card_slot0, sizeof x->v.card_slot0);
+    for (uint32_t k = 0; k <= g->n_nodes; k++)
+        x->v.col[k] = share_row(g->n_embd, k, g->n_nodes);
+    for (uint32_t i = 0; i < g->n_layers; i++) {
+        const struct expert_layer *l = table_layer(c->tables, i);
+        x->layer[i].has_scale = l->has_scale;
+        for (int m = 0; m < N_MATS; m++)
+            x->layer[i].mat_off[m] = slot_mat_off(l, m);
+    }
+}
+
+static int name_workers(struct calls_cuda *x, const struct calls_cuda_config *c, struct err *e)
+{
+    for (uint32_t i = 0; i < MAX_PROCS; i++)
+        if (c->outbox[i] && calls_cuda_outbox(x, i, c->outbox[i], e))
+            return e->code;
+    for (uint32_t k = 0; k < x->g.n_nodes; k++)
+        calls_cuda_owner(x, k, c->owner[k]);
+    for (uint32_t k = 0; k < c->n_cards; k++)
+        calls_cuda_card(x, k, c->card[k]);
+    x->control->limit_ns = c->limit_ms * 1000000ull;
+    return 0;
+}
+
+int calls_cuda_open(const struct calls_cuda_config *c, struct calls_cuda **out, struct err *e)
+{
+    const struct geometry *g = c->geo;
+    struct calls_cuda *x = (struct calls_cuda *)calloc(1, sizeof *x);
+    uint64_t experts = (uint64_t)g->n_layers * g->n_experts;
+    cudaError_t rc;
+
+    if (!x)
+        return err_set(e, -ENOMEM, "no memory for the experts' calls");
+    x->g = *g;
+    x->device = c->device;
+    x->layer = (struct calls_cuda::layer_shape *)calloc(g->n_layers, sizeof *x->layer);
+    x->own = (uint32_t *)calloc(experts, sizeof *x->own);
+    x->dirty = (uint8_t *)calloc(experts, 1);
+    x->pending = (uint32_t *)calloc(experts, sizeof *x->pending);
+    if (!x->layer || !x->own || !x->dirty || !x->pending) {
+        err_set(e, -ENOMEM, "no memory for the experts' calls");
+        goto failed_;
+    }
+    if (g->n_embd % 4 || g->acts_half % 16 || g->rows_half % 16 || g->inter_half % 16) {
+        err_set(e, -ENOTSUP, "card %d: vectors of %u values are no multiple of four", c->device, g->n_embd);
+        goto failed_;
+    }
+    view_geometry(x, c);
+    rc = find_segments(x, c);
+    if (!rc)
+        rc = open_memory(x, c);
+    if (!rc)
+        rc = fill(x, c);
+    if (rc) {
+        failed(x, rc, "memory for the experts' calls", e);
+        goto failed_;
+    }
+    if (name_workers(x, c, e))
+        goto failed_;
+    *out = x;
+    return 0;
+failed_:
+    calls_cuda_close(x);
+    return e->code;
+}
+
+void calls_cuda_close(struct calls_cuda *x)
+{
+    if (!x)
+        return;
+    cudaFree(x->arena);
+    cudaFreeHost(x->control);
+    cudaFreeHost(x->choice);
+    free(x->layer);
+    free(x->own);
+    free(x->dirty);
+    free(x->pending);
+    free(x);
+}
+
+/* ---- the host's words ---- */
+
+void calls_cuda_change(struct calls_cuda *x, uint32_t layer, uint32_t expert, uint64_t entry)
+{
+    uint32_t at = layer * x->g.n_experts + expert;
+
+    x->own[at] = entry ? ENTRY_PLACE(entry) - x->g.n_slabs - x->v.slot0 + 1 : 0;
+    if (!x->dirty[at])
+        x->pending[x->n_pending++] = at;
+    x->dirty[at] = 1;
+}
+
+void calls_cuda_ready(struct calls_cuda *x)
+{
+    for (uint32_t i = 0; i < x->n_pending; i++) {
+        uint32_t at = x->pending[i];
+        x->control->change[i] = {at, x->own[at]};
+        x->dirty[at] = 0;
+    }
+    x->control->n_changes = x->n_pending;
+    x->n_pending = 0;
+}
+
+int calls_cuda_outbox(struct calls_cuda *x, uint32_t number, struct outbox *box, struct err *e)
+{
+    uint64_t at;
+    cudaError_t rc = seen(box, &at);
+
+    if (rc)
+        return failed(x, rc, "an outbox is not registered", e);
+    __atomic_store_n(&x->control->box[number], at, __ATOMIC_RELEASE);
+    return 0;
+}
+void calls_cuda_owner(struct calls_cuda *x, uint32_t node, uint32_t number)
+{
+    __atomic_store_n(&x->control->owner[node], number, __ATOMIC_RELEASE);
+}
+void calls_cuda_card(struct calls_cuda *x, uint32_t card, uint32_t number)
+{
+    __atomic_store_n(&x->control->card[card], number, __ATOMIC_RELEASE);
+}
+void calls_cuda_stop(struct calls_cuda *x)
+{
+    __atomic_store_n(&x->control->stop, 1, __ATOMIC_RELEASE);
+}
+
+int calls_cuda_failed(const struct calls_cuda *x, struct err *e)
+{
+    const struct control *c = x->control;
+    uint64_t why = __atomic_load_n(&c->why, __ATOMIC_ACQUIRE);
+
+    if (why == CALLS_FINE)
+        return 0;
+    return err_set(e, -ETIMEDOUT,
+                   "card %d: layer %llu, call %llu: item %llu, share %llu is not made%s", x->device,
+                   (unsigned long long)c->layer, (unsigned long long)c->call, (unsigned long long)c->item,
+                   (unsigned long long)c->share,
+                   why == CALLS_LATE ? " in time" : " and nobody waits any more");
+}
+
+const uint32_t *calls_cuda_choice(const struct calls_cuda *x, uint32_t layer)
+{
+    return x->choice + layer * x->v.choice_layer;
+}
+const struct calls_cuda_counters *calls_cuda_counters(const struct calls_cuda *x)
+{
+    return &x->control->count;
+}

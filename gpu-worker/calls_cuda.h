@@ -1,0 +1,101 @@
+/* The experts' calls of a trunk on a card: what coordinator/trunk/exec/moe.c does on the CPU, as
+ * launches on the trunk's stream that may be recorded. Which experts a layer needs is read on the card;
+ * those that lie in this card's slots become items of the fused expert, the others a call in the ring,
+ * which lies in mapped host memory. Nothing is published when there are no others.
+ *
+ *   calls_cuda_begin      a step begins: changes of the own table, owners
+ *   calls_cuda_publish    a layer: own items and their slots; the call of the others
+ *   (the fused expert over the own items)
+ *   calls_cuda_wait       until every share of the call is made
+ *   calls_cuda_sum        weights times rows, own and others', rule 28; the call is retired
+ *   calls_cuda_end        counters
+ *
+ * One call is open at a time. Rules of the words: shm/model/README.md. Launchers allocate nothing and
+ * return 0 or a cudaError_t. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/stream.h"
+
+CUDA_BEGIN
+#include "kernels/expert/expert_cuda.h"
+#include "shm/err.h"
+#include "shm/layout.h"
+
+struct calls_cuda_config {
+    int device;
+    const struct geometry *geo; /* copied */
+    /* payloads of segments, mapped and registered with the card by the caller; outbox by number, NULL: none */
+    struct calls *calls;
+    void *acts;
+    const struct amends *amends;
+    struct tables *tables;
+    struct outbox *const *outbox;
+    uint32_t owner[MAX_NODES]; /* outbox number of each node's worker */
+    uint32_t n_cards;          /* card c's worker is outbox card[c], slots from card_slot0[c] on are its */
+    uint32_t card[MAX_CARDS], card_slot0[MAX_CARDS];
+    const void *pool;          /* this card's slots, device memory; slot i of the tables lies at its `off` */
+    uint32_t slot0, n_slots;   /* which of the tables' slots are here; n_slots 0: none */
+    uint64_t first;            /* number of the first call */
+    uint64_t limit_ms;         /* a call that takes longer fails the step */
+};
+
+struct calls_cuda;
+/* Allocates everything. The card is current. */
+int calls_cuda_open(const struct calls_cuda_config *c, struct calls_cuda **out, struct err *e);
+void calls_cuda_close(struct calls_cuda *x); /* NULL is allowed */
+
+/* ---- between steps ---- */
+/* The own table: from the next step on `expert` of the layer lies in `entry`'s place (a slot of this
+ * card), or nowhere here (0). */
+void calls_cuda_change(struct calls_cuda *x, uint32_t layer, uint32_t expert, uint64_t entry);
+/* Before a step is launched: the changes so far are for it. */
+void calls_cuda_ready(struct calls_cuda *x);
+/* ---- at any time ---- */
+/* An outbox came: mapped and registered. Where it is a node's or a card's present worker, the next step
+ * names it. */
+int calls_cuda_outbox(struct calls_cuda *x, uint32_t number, struct outbox *box, struct err *e);
+void calls_cuda_owner(struct calls_cuda *x, uint32_t node, uint32_t number);
+void calls_cuda_card(struct calls_cuda *x, uint32_t card, uint32_t number);
+/* Waits give up: whoever watches has decided. */
+void calls_cuda_stop(struct calls_cuda *x);
+
+/* ---- a step's launches, in this order ---- */
+struct calls_cuda_layer {
+    uint32_t layer, used;
+    uint32_t n_tokens; /* at most the geometry's max_tokens */
+    uint32_t n_embd;
+    const uint32_t *ids; /* (n_tokens, used) */
+    const float *x;      /* (n_tokens, n_embd) */
+    float *rows;         /* (n_tokens * used, n_embd): the own rows */
+    uint32_t pair0;      /* of the pass, before these tokens: where the choice is noted */
+};
+int calls_cuda_begin(struct calls_cuda *x, cudaStream_t s);
+/* items (n_tokens * used at most), *n_items and slots (as many) for the fused expert: item i's slot is
+ * number i of slots, its row is row token * used + rank of l->rows. */
+int calls_cuda_publish(struct calls_cuda *x, const struct calls_cuda_layer *l, struct expert_item *items,
+                       uint32_t *n_items, struct expert_slot *slots, cudaStream_t s);
+int calls_cuda_wait(struct calls_cuda *x, const struct calls_cuda_layer *l, cudaStream_t s);
+/* y (n_tokens, n_embd), ldy floats apart. w: (n_tokens, used). */
+int calls_cuda_sum(struct calls_cuda *x, const struct calls_cuda_layer *l, const float *w, float *y, size_t ldy,
+                   cudaStream_t s);
+/* Instead of the sum: the others' rows come to their places in l->rows; the call is retired. */
+int calls_cuda_gather(struct calls_cuda *x, const struct calls_cuda_layer *l, cudaStream_t s);
+int calls_cuda_end(struct calls_cuda *x, cudaStream_t s);
+/* Loads the kernels into the current context. */
+int calls_cuda_load(void);
+
+/* ---- after the step's answer ---- */
+enum calls_cuda_why { CALLS_FINE, CALLS_STOPPED, CALLS_LATE };
+/* Did a wait give up? *e says at which call, layer and item; the executor is to be given up. */
+int calls_cuda_failed(const struct calls_cuda *x, struct err *e);
+/* What the layer chose in the last step: ids (tokens, used). */
+const uint32_t *calls_cuda_choice(const struct calls_cuda *x, uint32_t layer);
+struct calls_cuda_counters {
+    uint64_t calls, items, disk_items, card_items, own_items; /* items: of calls; own: (expert, <= 8 tokens) */
+    uint64_t wait_ns;  /* from a wait's first look to its last, by the card's clock */
+    uint64_t looks;    /* slow looks: redirects and item stamps */
+};
+const struct calls_cuda_counters *calls_cuda_counters(const struct calls_cuda *x);
+CUDA_END
