@@ -58,7 +58,7 @@ HDR := $(sort $(wildcard kernels/*.h kernels/*/*.h shm/*.h coordinator/*.h coord
 CUDA_SRC := $(sort $(wildcard kernels/*/*.cu gpu-worker/*.cu))
 CUDA_HDR := $(sort $(wildcard kernels/*.cuh kernels/*/*.cuh gpu-worker/*.cuh))
 pick = $(filter $(1),$(SRC))
-LIBSRC := $(filter-out %_test.c %_fuzz.c %_bench.c %/main.c,$(SRC))
+LIBSRC := $(filter-out %_test.c %_fuzz.c %_bench.c %_rig.c %/main.c,$(SRC))
 KERNELS := $(filter kernels/%,$(LIBSRC))
 SHM := $(filter shm/%,$(LIBSRC))
 TRUNK := $(filter coordinator/trunk/exec/%,$(LIBSRC))
@@ -153,7 +153,9 @@ $(B)/lib/all.a: $(call obj,$(LIBRARY))
 	ar rcs $@ $^
 $(B)/test/%: $(B)/obj/%.o $(B)/lib/all.a
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) -fopenmp -o $@ $^ $(LDLIBS)
+	$(CC) $(CFLAGS) $(LDFLAGS) -fopenmp -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDLIBS)
+# X_rig.c: what several tests are made of, in no program
+$(B)/test/gpu-worker/calls_rig_test $(B)/cuda/test/gpu-worker/calls_cuda_test: $(B)/obj/gpu-worker/calls_rig.o
 $(B)/bench/%: $(B)/obj/%.o $(B)/lib/all.a
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LDFLAGS) -fopenmp -o $@ $^ $(LDLIBS)
@@ -179,7 +181,7 @@ $(B)/cuda/lib/kernels_cuda.a: $(patsubst %.cu,$(B)/cuda/obj/%.o,$(filter kernels
 $(B)/cuda/lib/kernels.a: $(call obj,$(KERNELS))
 	@mkdir -p $(@D); rm -f $@
 	ar rcs $@ $^
-link_cuda = @mkdir -p $(@D); $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
+link_cuda = @mkdir -p $(@D); $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^)
 $(B)/cuda/test/kernels/%: $(B)/cuda/obj/kernels/%.o $(B)/cuda/lib/kernels_cuda.a $(B)/cuda/lib/kernels.a
 	$(link_cuda) $(CUDA_LIBS)
 $(B)/cuda/bench/kernels/%: $(B)/cuda/obj/kernels/%.o $(B)/cuda/lib/kernels_cuda.a $(B)/cuda/lib/kernels.a

@@ -18,7 +18,6 @@ enum {
     MOST_BLOCKS = 64,    /* that carry activations */
     FAST_POLLS = 64,     /* looks at owner stamps before redirects and item stamps are looked at */
     AHEAD = 8,           /* rows of a thread on their way */
-    ON_DISK = 0xFFFF,    /* of item_card */
     CARD_BIT = MAX_NODES /* direct: nodes, then cards */
 };
 static_assert(MAX_NODES + MAX_CARDS <= 32, "a lane looks at one worker's stamp");
@@ -29,10 +28,7 @@ struct change {
 /* Mapped host memory. The host writes the first part (between steps, or single words at any time), the
  * kernels the second. */
 struct control {
-    uint64_t stop, limit_ns;
-    uint64_t box[MAX_PROCS]; /* outboxes as the card sees them; 0: not mapped */
-    uint32_t owner[MAX_NODES], card[MAX_CARDS];
-    uint32_t n_changes, pad;
+    uint64_t stop, limit_ns, n_changes;
 
     uint64_t why, call, item, share, layer; /* a wait gave up */
     struct calls_cuda_counters count;
@@ -47,9 +43,7 @@ struct state {
     uint32_t direct; /* a bit for each node, then each card, that the call names */
     uint32_t failed;
     unsigned published, summed; /* blocks that arrived */
-    uint32_t owner[MAX_NODES];
-    uint32_t card[MAX_CARDS];
-    uint64_t box[MAX_NODES + MAX_CARDS]; /* their outboxes */
+    uint32_t card[MAX_CARDS]; /* outbox of each card's worker that the call names; 0: not named */
     struct calls_cuda_counters count;
 };
 /* By value to every kernel. */
@@ -57,12 +51,14 @@ struct view {
     uint32_t n_nodes, n_experts, max_items, n_slabs, n_cards, slot0;
     uint32_t col[MAX_NODES + 1]; /* a row's columns by node */
     uint32_t card_slot0[MAX_CARDS];
+    uint16_t owner[MAX_NODES];
     /* mapped */
     uint64_t *head;
     uint8_t *slot;
     uint64_t slot_bytes, pairs_off, acts_half;
     uint8_t *acts;
     const uint64_t *redirect, *entry;
+    const uint32_t *card; /* by card: its worker's outbox now */
     uint64_t box_owner, box_items, box_rows, rows_half; /* offsets in an outbox */
     struct control *control;
     uint32_t *choice;
@@ -73,7 +69,8 @@ struct view {
     const uint64_t *slot_off;
     const uint8_t *pool;
     const float *scale;   /* by the same: N_MATS */
-    uint16_t *item_card;  /* 0: the nodes; ON_DISK; 1 + card */
+    const uint64_t *box;  /* by outbox number; 0: not mapped */
+    uint16_t *item_owner; /* 0: the nodes' workers; OWNER_DISK; a card's */
     uint32_t *item_of;    /* by pair; own ones unset */
     const uint8_t **made; /* by item * n_nodes + share: the rows of who made it */
     const float **row_at; /* by pair * n_nodes + share: the row, as from column 0 */
@@ -98,9 +95,6 @@ struct calls_cuda {
         uint64_t mat_off[N_MATS];
         uint32_t has_scale;
     } *layer;
-    uint32_t *own;      /* the host's copy */
-    uint8_t *dirty;     /* by expert: in `pending` */
-    uint32_t *pending, n_pending;
 };
 
 /* ---- publishing ---- */
@@ -125,6 +119,13 @@ static __device__ __forceinline__ uint8_t *slot_of(const view &v, uint64_t n)
     return v.slot + (n % CALL_SLOTS) * v.slot_bytes;
 }
 
+/* What the items of a call have in common; a block's shared memory. */
+struct named {
+    uint32_t direct, disk; /* as in struct state */
+    uint32_t on_cards;     /* items */
+    uint32_t card[MAX_CARDS];
+};
+
 /* An expert of ours. slot: 1 + its number here. */
 static __device__ void put_slot(const view &v, const layer_view &l, uint32_t expert, uint32_t slot,
                                 expert_slot *to)
@@ -143,41 +144,52 @@ static __device__ __forceinline__ void own_row(const view &v, const layer_view &
         v.row_at[(size_t)pair * v.n_nodes + k] = l.rows + (size_t)pair * l.n_embd;
 }
 
-/* Item i of call n: reads the expert's entry, once. Returns whose stamps are to come. */
-static __device__ uint32_t put_item(const view &v, const layer_view &l, uint64_t n, uint32_t i, uint32_t expert,
-                                    uint32_t pair0, uint32_t n_pairs)
+/* The present worker of the card that has the slot, or the one that this call has named already; 0: none. */
+static __device__ uint32_t card_owner(const view &v, uint32_t slot, struct named *found)
+{
+    uint32_t c = v.n_cards, owner, first;
+
+    while (c-- > 1 && slot < v.card_slot0[c])
+        ;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(owner) : "l"(v.card + c) : "memory");
+    if (!owner)
+        return 0;
+    first = atomicCAS(&found->card[c], 0u, owner);
+    atomicOr(&found->direct, 1u << (CARD_BIT + c));
+    return first ? first : owner;
+}
+
+/* Item i of call n: reads the expert's entry, once. */
+static __device__ void put_item(const view &v, const layer_view &l, uint64_t n, uint32_t i, uint32_t expert,
+                                uint32_t pair0, uint32_t n_pairs, struct named *found)
 {
     uint64_t entry = handoff_word(v.entry + (size_t)l.layer * v.n_experts + expert);
     uint64_t *to = (uint64_t *)(slot_of(v, n) + 64 + sizeof(struct call_head)) + i * 5;
-    uint32_t place = entry ? ENTRY_PLACE(entry) : PLACE_NONE, direct = 0;
-    uint16_t owner[MAX_NODES] = {}, card = 0;
-    uint64_t w[2];
+    uint32_t all = 0; /* who has every share; 0: the nodes theirs */
 
-    if (!entry) {
-        card = ON_DISK;
-    } else if (place >= v.n_slabs) {
-        uint32_t c = v.n_cards, slot = place - v.n_slabs;
-        while (c-- && slot < v.card_slot0[c])
-            ;
-        card = (uint16_t)(c + 1);
-        direct = 1u << (CARD_BIT + c);
-    } else {
-        direct = (1u << v.n_nodes) - 1;
+    if (entry && ENTRY_PLACE(entry) >= v.n_slabs) {
+        all = card_owner(v, ENTRY_PLACE(entry) - v.n_slabs, found);
+        if (!all)
+            entry = 0; /* its worker has just died: the steward finds the expert another place */
+        else
+            atomicAdd(&found->on_cards, 1u);
+    } else if (entry) {
+        atomicOr(&found->direct, (1u << v.n_nodes) - 1);
     }
-    for (uint32_t k = 0; k < v.n_nodes; k++)
-        owner[k] = (uint16_t)(card == ON_DISK ? OWNER_DISK
-                              : card          ? v.state->card[card - 1]
-                                              : v.state->owner[k]);
-    store_sys(to, expert | (uint64_t)place << 32);
+    if (!entry) {
+        all = OWNER_DISK;
+        atomicAdd(&found->disk, 1u);
+    }
+    store_sys(to, expert | (uint64_t)(entry ? ENTRY_PLACE(entry) : PLACE_NONE) << 32);
     store_sys(to + 1, ENTRY_EPOCH(entry));
     store_sys(to + 2, pair0 | (uint64_t)n_pairs << 32);
-    for (int h = 0; h < 2; h++)
-        w[h] = owner[4 * h] | (uint64_t)owner[4 * h + 1] << 16 | (uint64_t)owner[4 * h + 2] << 32 |
-               (uint64_t)owner[4 * h + 3] << 48;
-    store_sys(to + 3, w[0]);
-    store_sys(to + 4, w[1]);
-    v.item_card[i] = card;
-    return direct;
+    for (uint32_t h = 0; h < 2; h++) {
+        uint64_t w = 0;
+        for (uint32_t k = 4 * h; k < 4 * h + 4 && k < v.n_nodes; k++)
+            w |= (uint64_t)(all ? all : v.owner[k]) << 16 * (k % 4);
+        store_sys(to + 3 + h, w);
+    }
+    v.item_owner[i] = (uint16_t)all;
 }
 static __device__ __forceinline__ void put_pair(const view &v, const layer_view &l, uint64_t n, uint32_t at,
                                                 uint32_t item, uint32_t pair)
@@ -193,7 +205,7 @@ struct split { /* what a block found */
 
 /* One token: an item a place, no sorting; the first warp. */
 static __device__ split split_one(const view &v, const layer_view &l, bool away, uint64_t n, expert_item *items,
-                                  expert_slot *slots, uint32_t *direct)
+                                  expert_slot *slots, struct named *found)
 {
     uint32_t lane = threadIdx.x, below = (1u << lane) - 1;
     split r = {};
@@ -215,7 +227,7 @@ static __device__ split split_one(const view &v, const layer_view &l, bool away,
         } else if (in && away) {
             uint32_t i = r.n_items + __popc(others & below);
             put_pair(v, l, n, i, i, p);
-            atomicOr(direct, put_item(v, l, n, i, e, i, 1));
+            put_item(v, l, n, i, e, i, 1, found);
         }
         r.n_own += __popc(mine);
         r.n_items += __popc(others);
@@ -227,12 +239,12 @@ static __device__ split split_one(const view &v, const layer_view &l, bool away,
 /* An expert of one thread and its tokens. at: own items, items, pairs before it. */
 static __device__ void put_expert(const view &v, const layer_view &l, uint64_t n, uint32_t e, uint32_t slot,
                                   uint32_t count, const split &at, expert_item *items, expert_slot *slots,
-                                  uint32_t *direct)
+                                  struct named *found)
 {
     uint32_t done = 0, pairs = l.n_tokens * l.used;
 
     if (!slot)
-        atomicOr(direct, put_item(v, l, n, at.n_items, e, at.n_pairs, count));
+        put_item(v, l, n, at.n_items, e, at.n_pairs, count, found);
     for (uint32_t i = 0; i < pairs; i++) {
         uint32_t j = done % EXPERT_TOKENS, own = at.n_own + done / EXPERT_TOKENS;
         if (l.ids[i] != e)
@@ -255,7 +267,7 @@ static __device__ void put_expert(const view &v, const layer_view &l, uint64_t n
 
 /* Several tokens: experts ascending, the pairs of each in the order of tokens; the whole block. */
 static __device__ split split_many(const view &v, const layer_view &l, bool away, uint64_t n, expert_item *items,
-                                   expert_slot *slots, uint32_t *direct)
+                                   expert_slot *slots, struct named *found)
 {
     __shared__ uint64_t before[MANY_THREADS]; /* own items 20 bits, items 20, pairs 24 */
     uint32_t pairs = l.n_tokens * l.used, thread = threadIdx.x;
@@ -284,7 +296,7 @@ static __device__ split split_many(const view &v, const layer_view &l, bool away
         at = base + before[thread] - mine;
         if (count && (slot || away)) {
             split here = {(uint32_t)(at & 0xFFFFF), (uint32_t)(at >> 20 & 0xFFFFF), (uint32_t)(at >> 40)};
-            put_expert(v, l, n, e, slot, count, here, items, slots, direct);
+            put_expert(v, l, n, e, slot, count, here, items, slots, found);
         }
         base += before[MANY_THREADS - 1];
         __syncthreads();
@@ -296,16 +308,16 @@ static __device__ split split_many(const view &v, const layer_view &l, bool away
  * publishes. */
 static __global__ void publish(view v, layer_view l, expert_item *items, uint32_t *n_items, expert_slot *slots)
 {
-    __shared__ uint32_t direct;
+    __shared__ struct named found;
     struct state *st = v.state;
     uint32_t pairs = l.n_tokens * l.used;
     uint64_t n = st->next;
     int away = 0;
 
-    if (threadIdx.x == 0) {
-        direct = 0;
+    if (threadIdx.x < sizeof found / 4)
+        ((uint32_t *)&found)[threadIdx.x] = 0;
+    if (threadIdx.x == 0)
         __threadfence_system(); /* the slot's RETIRED and the last reads of this half: before the stores below */
-    }
     for (uint32_t i = threadIdx.x; i < pairs; i += blockDim.x)
         away |= !v.own[(size_t)l.layer * v.n_experts + l.ids[i]];
     away = __syncthreads_or(away) && !st->failed;
@@ -313,12 +325,14 @@ static __global__ void publish(view v, layer_view l, expert_item *items, uint32_
         split r = {};
 
         if (l.n_tokens > 1)
-            r = split_many(v, l, away, n, items, slots, &direct);
+            r = split_many(v, l, away, n, items, slots, &found);
         else if (threadIdx.x < 32)
-            r = split_one(v, l, away, n, items, slots, &direct);
+            r = split_one(v, l, away, n, items, slots, &found);
         for (uint32_t i = threadIdx.x; i < pairs; i += blockDim.x)
             v.choice[l.layer * v.choice_layer + l.pair0 + i] = l.ids[i];
         __syncthreads();
+        if (threadIdx.x < MAX_CARDS)
+            st->card[threadIdx.x] = found.card[threadIdx.x];
         if (threadIdx.x == 0) {
             uint64_t *head = (uint64_t *)(slot_of(v, n) + 64);
 
@@ -327,22 +341,18 @@ static __global__ void publish(view v, layer_view l, expert_item *items, uint32_
             if (!away) {
                 st->open = 0;
             } else {
-                uint32_t disk = 0;
-                for (uint32_t i = 0; i < r.n_items; i++) {
-                    disk += v.item_card[i] == ON_DISK;
-                    st->count.card_items += v.item_card[i] && v.item_card[i] != ON_DISK;
-                }
                 store_sys(head, n);
                 store_sys(head + 1, l.layer | (uint64_t)l.n_tokens << 32);
                 store_sys(head + 2, r.n_items | (uint64_t)r.n_pairs << 32);
                 store_sys(head + 3, l.used);
                 store_sys(head + 4, (n % CALLS_IN_FLIGHT) * v.acts_half);
                 st->n_items = r.n_items;
-                st->disk = disk;
-                st->direct = direct;
+                st->disk = found.disk;
+                st->direct = found.direct;
                 st->count.calls++;
                 st->count.items += r.n_items;
-                st->count.disk_items += disk;
+                st->count.disk_items += found.disk;
+                st->count.card_items += found.on_cards;
             }
         }
     } else if (away) {
@@ -368,8 +378,7 @@ static __device__ const uint8_t *made(const view &v, uint64_t n, uint32_t i)
 {
     uint64_t at = (n % CALL_SLOTS) * v.max_items * v.n_nodes + i;
     uint64_t red = handoff_word(v.redirect + at), am = 0, own, w;
-    uint32_t card = v.item_card[i / v.n_nodes];
-    uint32_t box = card == ON_DISK ? OWNER_DISK : card ? v.state->card[card - 1] : v.state->owner[i % v.n_nodes];
+    uint32_t all = v.item_owner[i / v.n_nodes], box = all ? all : v.owner[i % v.n_nodes];
     const uint8_t *p;
     bool of_call;
 
@@ -379,7 +388,7 @@ static __device__ const uint8_t *made(const view &v, uint64_t n, uint32_t i)
     }
     if (box == OWNER_DISK)
         return NULL;
-    p = (const uint8_t *)handoff_load(&v.control->box[box]);
+    p = (const uint8_t *)v.box[box];
     if (!p)
         return NULL;
     own = am ? 0 : handoff_word((const uint64_t *)(p + v.box_owner) + n % CALL_SLOTS);
@@ -399,7 +408,7 @@ static __device__ look_end look_fast(const view &v, uint64_t n)
 {
     const struct state *st = v.state;
     uint32_t lane = threadIdx.x, wanted = st->direct >> lane & 1;
-    uint64_t box = wanted ? st->box[lane] : 0;
+    uint64_t box = !wanted ? 0 : v.box[lane < CARD_BIT ? v.owner[lane] : st->card[lane - CARD_BIT]];
     const uint64_t *word = (const uint64_t *)(box + v.box_owner) + n % CALL_SLOTS;
 
     for (int i = 0; i < FAST_POLLS && !st->disk; i++) {
@@ -412,12 +421,11 @@ static __device__ look_end look_fast(const view &v, uint64_t n)
     return LOOK_CLOSER;
 }
 
-static __device__ const uint8_t *named(const view &v, uint64_t n, uint32_t i)
+static __device__ const uint8_t *as_called(const view &v, uint64_t n, uint32_t i)
 {
-    uint32_t card = v.item_card[i / v.n_nodes];
-    uint64_t box = v.state->box[card ? CARD_BIT + card - 1 : i % v.n_nodes];
+    uint32_t all = v.item_owner[i / v.n_nodes];
 
-    return (const uint8_t *)box + v.box_rows + (n % CALLS_IN_FLIGHT) * v.rows_half;
+    return (const uint8_t *)v.box[all ? all : v.owner[i % v.n_nodes]] + v.box_rows + (n % CALLS_IN_FLIGHT) * v.rows_half;
 }
 
 static __device__ void give_up(const view &v, const layer_view &l, uint64_t n, int why, uint32_t missing)
@@ -457,7 +465,7 @@ static __global__ void wait(view v, layer_view l)
         __syncthreads();
         if (how == ALL_STAMPED) {
             for (uint32_t i = threadIdx.x; i < shares; i += WAIT_THREADS)
-                v.made[i] = named(v, n, i);
+                v.made[i] = as_called(v, n, i);
             break;
         }
         for (uint32_t i = threadIdx.x; i < shares; i += WAIT_THREADS)
@@ -558,15 +566,9 @@ static __global__ void gather(view v, layer_view l)
 static __global__ void begin(view v)
 {
     const volatile struct control *c = v.control;
-    uint32_t n = c->n_changes, i = threadIdx.x;
 
-    for (uint32_t k = i; k < n; k += blockDim.x)
+    for (uint64_t k = threadIdx.x, n = c->n_changes; k < n; k += blockDim.x)
         v.own[c->change[k].at] = c->change[k].slot;
-    if (i < v.n_nodes || (i >= CARD_BIT && i < CARD_BIT + v.n_cards)) {
-        uint32_t number = i < CARD_BIT ? c->owner[i] : c->card[i - CARD_BIT];
-        (i < CARD_BIT ? v.state->owner[i] : v.state->card[i - CARD_BIT]) = number;
-        v.state->box[i] = c->box[number];
-    }
 }
 
 static __global__ void end(view v)
@@ -685,6 +687,7 @@ static cudaError_t find_segments(struct calls_cuda *x, const struct calls_cuda_c
     x->v.redirect = (const uint64_t *)(amends + offsetof(struct amends, data) +
                                        g->amend_slots * sizeof(struct amend_slot));
     x->v.entry = (const uint64_t *)(tables + c->tables->off_entry);
+    x->v.card = (const uint32_t *)(tables + c->tables->off_card);
     x->v.box_owner = offsetof(struct outbox, owner);
     x->v.box_items = offsetof(struct outbox, data);
     x->v.box_rows = offsetof(struct outbox, data) + 2 * outbox_stamp_bytes(g) + CALLS_IN_FLIGHT * g->inter_half;
@@ -714,7 +717,8 @@ static void lay_out(struct calls_cuda *x, const struct calls_cuda_config *c, str
     x->v.own = (uint32_t *)take(p, experts * 4);
     x->v.slot_off = (const uint64_t *)take(p, (uint64_t)c->n_slots * 8);
     x->v.scale = (const float *)take(p, experts * N_MATS * 4);
-    x->v.item_card = (uint16_t *)take(p, (uint64_t)g->max_items * 2);
+    x->v.box = (const uint64_t *)take(p, MAX_PROCS * 8);
+    x->v.item_owner = (uint16_t *)take(p, (uint64_t)g->max_items * 2);
     x->v.item_of = (uint32_t *)take(p, (uint64_t)g->max_pairs * 4);
     x->v.made = (const uint8_t **)take(p, (uint64_t)g->max_items * g->n_nodes * 8);
     x->v.row_at = (const float **)take(p, (uint64_t)g->max_pairs * g->n_nodes * 8);
@@ -754,15 +758,21 @@ static cudaError_t fill(struct calls_cuda *x, const struct calls_cuda_config *c)
 {
     const struct geometry *g = &x->g;
     uint64_t experts = (uint64_t)g->n_layers * g->n_experts;
-    uint64_t *off = (uint64_t *)calloc(c->n_slots + 1, sizeof *off);
-    cudaError_t rc;
+    uint64_t *off = (uint64_t *)calloc(c->n_slots + 1, sizeof *off), box[MAX_PROCS] = {};
+    cudaError_t rc = cudaSuccess;
 
     if (!off)
         return cudaErrorMemoryAllocation;
     for (uint32_t i = 0; i < c->n_slots; i++)
         off[i] = table_slot(c->tables, c->slot0 + i)->off;
-    rc = cudaMemcpy((void *)x->v.slot_off, off, c->n_slots * sizeof *off, cudaMemcpyHostToDevice);
+    for (uint32_t i = 0; i < MAX_PROCS && !rc; i++)
+        if (c->outbox[i])
+            rc = seen(c->outbox[i], &box[i]);
+    if (!rc)
+        rc = cudaMemcpy((void *)x->v.slot_off, off, c->n_slots * sizeof *off, cudaMemcpyHostToDevice);
     free(off);
+    if (!rc)
+        rc = cudaMemcpy((void *)x->v.box, box, sizeof box, cudaMemcpyHostToDevice);
     if (!rc)
         rc = cudaMemcpy((void *)x->v.scale, table_scale(c->tables, g, 0, 0), experts * N_MATS * sizeof(float),
                         cudaMemcpyHostToDevice);
@@ -784,6 +794,8 @@ static void view_geometry(struct calls_cuda *x, const struct calls_cuda_config *
     x->v.n_cards = c->n_cards;
     x->v.slot0 = c->slot0;
     x->v.pool = (const uint8_t *)c->pool;
+    for (uint32_t k = 0; k < g->n_nodes; k++)
+        x->v.owner[k] = (uint16_t)c->owner[k];
     memcpy(x->v.card_slot0, c->card_slot0, sizeof x->v.card_slot0);
     for (uint32_t k = 0; k <= g->n_nodes; k++)
         x->v.col[k] = share_row(g->n_embd, k, g->n_nodes);
@@ -795,24 +807,10 @@ static void view_geometry(struct calls_cuda *x, const struct calls_cuda_config *
     }
 }
 
-static int name_workers(struct calls_cuda *x, const struct calls_cuda_config *c, struct err *e)
-{
-    for (uint32_t i = 0; i < MAX_PROCS; i++)
-        if (c->outbox[i] && calls_cuda_outbox(x, i, c->outbox[i], e))
-            return e->code;
-    for (uint32_t k = 0; k < x->g.n_nodes; k++)
-        calls_cuda_owner(x, k, c->owner[k]);
-    for (uint32_t k = 0; k < c->n_cards; k++)
-        calls_cuda_card(x, k, c->card[k]);
-    x->control->limit_ns = c->limit_ms * 1000000ull;
-    return 0;
-}
-
 int calls_cuda_open(const struct calls_cuda_config *c, struct calls_cuda **out, struct err *e)
 {
     const struct geometry *g = c->geo;
     struct calls_cuda *x = (struct calls_cuda *)calloc(1, sizeof *x);
-    uint64_t experts = (uint64_t)g->n_layers * g->n_experts;
     cudaError_t rc;
 
     if (!x)
@@ -820,10 +818,7 @@ int calls_cuda_open(const struct calls_cuda_config *c, struct calls_cuda **out, 
     x->g = *g;
     x->device = c->device;
     x->layer = (struct calls_cuda::layer_shape *)calloc(g->n_layers, sizeof *x->layer);
-    x->own = (uint32_t *)calloc(experts, sizeof *x->own);
-    x->dirty = (uint8_t *)calloc(experts, 1);
-    x->pending = (uint32_t *)calloc(experts, sizeof *x->pending);
-    if (!x->layer || !x->own || !x->dirty || !x->pending) {
+    if (!x->layer) {
         err_set(e, -ENOMEM, "no memory for the experts' calls");
         goto failed_;
     }
@@ -841,8 +836,7 @@ int calls_cuda_open(const struct calls_cuda_config *c, struct calls_cuda **out, 
         failed(x, rc, "memory for the experts' calls", e);
         goto failed_;
     }
-    if (name_workers(x, c, e))
-        goto failed_;
+    x->control->limit_ns = c->limit_ms * 1000000ull;
     *out = x;
     return 0;
 failed_:
@@ -858,52 +852,18 @@ void calls_cuda_close(struct calls_cuda *x)
     cudaFreeHost(x->control);
     cudaFreeHost(x->choice);
     free(x->layer);
-    free(x->own);
-    free(x->dirty);
-    free(x->pending);
     free(x);
 }
 
 /* ---- the host's words ---- */
 
-void calls_cuda_change(struct calls_cuda *x, uint32_t layer, uint32_t expert, uint64_t entry)
+void calls_cuda_changes(struct calls_cuda *x, const uint32_t *at, size_t n, const uint64_t *entry)
 {
-    uint32_t at = layer * x->g.n_experts + expert;
-
-    x->own[at] = entry ? ENTRY_PLACE(entry) - x->g.n_slabs - x->v.slot0 + 1 : 0;
-    if (!x->dirty[at])
-        x->pending[x->n_pending++] = at;
-    x->dirty[at] = 1;
-}
-
-void calls_cuda_ready(struct calls_cuda *x)
-{
-    for (uint32_t i = 0; i < x->n_pending; i++) {
-        uint32_t at = x->pending[i];
-        x->control->change[i] = {at, x->own[at]};
-        x->dirty[at] = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t e = entry[at[i]];
+        x->control->change[i] = {at[i], e ? ENTRY_PLACE(e) - x->g.n_slabs - x->v.slot0 + 1 : 0};
     }
-    x->control->n_changes = x->n_pending;
-    x->n_pending = 0;
-}
-
-int calls_cuda_outbox(struct calls_cuda *x, uint32_t number, struct outbox *box, struct err *e)
-{
-    uint64_t at;
-    cudaError_t rc = seen(box, &at);
-
-    if (rc)
-        return failed(x, rc, "an outbox is not registered", e);
-    __atomic_store_n(&x->control->box[number], at, __ATOMIC_RELEASE);
-    return 0;
-}
-void calls_cuda_owner(struct calls_cuda *x, uint32_t node, uint32_t number)
-{
-    __atomic_store_n(&x->control->owner[node], number, __ATOMIC_RELEASE);
-}
-void calls_cuda_card(struct calls_cuda *x, uint32_t card, uint32_t number)
-{
-    __atomic_store_n(&x->control->card[card], number, __ATOMIC_RELEASE);
+    x->control->n_changes = n;
 }
 void calls_cuda_stop(struct calls_cuda *x)
 {

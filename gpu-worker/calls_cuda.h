@@ -3,7 +3,7 @@
  * those that lie in this card's slots become items of the fused expert, the others a call in the ring,
  * which lies in mapped host memory. Nothing is published when there are no others.
  *
- *   calls_cuda_begin      a step begins: changes of the own table, owners
+ *   calls_cuda_begin      a step begins: the own table's changes
  *   calls_cuda_publish    a layer: own items and their slots; the call of the others
  *   (the fused expert over the own items)
  *   calls_cuda_wait       until every share of the call is made
@@ -26,15 +26,16 @@ CUDA_BEGIN
 struct calls_cuda_config {
     int device;
     const struct geometry *geo; /* copied */
-    /* payloads of segments, mapped and registered with the card by the caller; outbox by number, NULL: none */
+    /* payloads of segments, mapped and registered with the card by the caller; outbox by number (outbox_put),
+     * NULL: none */
     struct calls *calls;
     void *acts;
     const struct amends *amends;
     struct tables *tables;
     struct outbox *const *outbox;
     uint32_t owner[MAX_NODES]; /* outbox number of each node's worker */
-    uint32_t n_cards;          /* card c's worker is outbox card[c], slots from card_slot0[c] on are its */
-    uint32_t card[MAX_CARDS], card_slot0[MAX_CARDS];
+    uint32_t n_cards;          /* slots from card_slot0[c] on are card c's; its worker: table_card */
+    uint32_t card_slot0[MAX_CARDS];
     const void *pool;          /* this card's slots, device memory; slot i of the tables lies at its `off` */
     uint32_t slot0, n_slots;   /* which of the tables' slots are here; n_slots 0: none */
     uint64_t first;            /* number of the first call */
@@ -46,19 +47,10 @@ struct calls_cuda;
 int calls_cuda_open(const struct calls_cuda_config *c, struct calls_cuda **out, struct err *e);
 void calls_cuda_close(struct calls_cuda *x); /* NULL is allowed */
 
-/* ---- between steps ---- */
-/* The own table: from the next step on `expert` of the layer lies in `entry`'s place (a slot of this
- * card), or nowhere here (0). */
-void calls_cuda_change(struct calls_cuda *x, uint32_t layer, uint32_t expert, uint64_t entry);
-/* Before a step is launched: the changes so far are for it. */
-void calls_cuda_ready(struct calls_cuda *x);
-/* ---- at any time ---- */
-/* An outbox came: mapped and registered. Where it is a node's or a card's present worker, the next step
- * names it. */
-int calls_cuda_outbox(struct calls_cuda *x, uint32_t number, struct outbox *box, struct err *e);
-void calls_cuda_owner(struct calls_cuda *x, uint32_t node, uint32_t number);
-void calls_cuda_card(struct calls_cuda *x, uint32_t card, uint32_t number);
-/* Waits give up: whoever watches has decided. */
+/* Before a step: n entries of the own table that have changed, at[i] = layer * n_experts + expert, all by the
+ * same in entry (gpu-worker/hits.h); 0: the expert is not here. */
+void calls_cuda_changes(struct calls_cuda *x, const uint32_t *at, size_t n, const uint64_t *entry);
+/* At any time, any thread: waits give up, whoever watches has decided. */
 void calls_cuda_stop(struct calls_cuda *x);
 
 /* ---- a step's launches, in this order ---- */

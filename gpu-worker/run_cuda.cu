@@ -672,8 +672,6 @@ static cudaError_t write_record(struct run_cuda *x, const struct step *s)
     x->record->number = ++x->steps;
     x->record->n_tokens = s->n_tokens;
     x->record->n_out = x->last_out = s->n_out;
-    if (x->c.calls)
-        calls_cuda_ready(x->c.calls);
     return ready_rope(x, last);
 }
 
