@@ -240,7 +240,7 @@ static void nobody(const char *path)
     calls_rig_halt(&x.r); /* the steward takes up nothing: what is on disk stays there */
     deal(&x, &d);
     rc = run_cuda_step(x.card, &s, &e);
-    CHECK(!rc && !run_cuda_done(x.card), "the step is open");
+    CHECK(!rc && !run_cuda_poll(x.card, &e), "the step is open");
     calls_cuda_stop(x.calls);
     rc = run_cuda_wait(x.card, 20000, &best, &e);
     CHECK(rc == -ETIMEDOUT && strstr(e.msg, "layer 0, call 1: item"), "%d: %s", rc, e.msg);

@@ -27,7 +27,13 @@ extern "C" {
 #include "kernels/rope/rope_cuda.h"
 #include "kernels/topk/topk_cuda.h"
 
-enum { N_FORMS = 3, ROPE_BLOCK = 256, TAKE_THREADS = 256 };
+enum {
+    N_FORMS = 3,
+    ROPE_BLOCK = 256,
+    TAKE_THREADS = 256,
+    LOGIT_BLOCKS = 64,
+    POLLS = 16384 /* looks at the stamp between looks at the card */
+};
 
 /* The step record, in mapped host memory; max_tokens and max_out say where its parts are. The host
  * writes it before it launches, and not again before the stamp. */
@@ -79,7 +85,7 @@ struct run_cuda {
     struct record *record;
     struct answer *answer;
     uint64_t steps;
-    uint32_t last_out;
+    uint32_t last_out, polls;
 };
 
 static int cuda_failed(struct run_cuda *x, cudaError_t rc, const char *what, struct err *e)
@@ -226,6 +232,17 @@ static __global__ void give_answer(struct answer *a, const uint32_t *best, uint3
     for (uint32_t i = threadIdx.x; i < n_rows; i += TAKE_THREADS)
         a->best[i] = best[i];
     handoff_publish(&a->stamp, *number, arrived, 1);
+}
+
+/* The wanted rows to mapped host memory. */
+static __global__ void give_logits(const float *from, uint32_t n, const uint32_t *n_out, float *to)
+{
+    size_t all = (size_t)*n_out * n, i = blockIdx.x * (size_t)TAKE_THREADS + threadIdx.x;
+
+    for (; 4 * i + 4 <= all; i += gridDim.x * (size_t)TAKE_THREADS)
+        ((float4 *)to)[i] = ((const float4 *)from)[i];
+    for (i *= 4; i < all && all - i < 4; i++)
+        to[i] = from[i];
 }
 
 /* ---- one operation: launches on the stream; T tokens, O output rows ---- */
@@ -454,6 +471,9 @@ static int end_list(struct run_cuda *x, struct pass p)
 
     argmax_cuda(x->buf[logits].data, width_of(x, logits), width_of(x, logits), p.O, x->best,
                 x->best_scratch, x->stream);
+    if (x->c.logits && p.O)
+        give_logits<<<LOGIT_BLOCKS, TAKE_THREADS, 0, x->stream>>>(x->buf[logits].data, width_of(x, logits), x->n_out,
+                                                                   x->c.logits);
     if (x->c.calls)
         calls_cuda_end(x->c.calls, x->stream);
     give_answer<<<1, TAKE_THREADS, 0, x->stream>>>(x->answer, x->best, p.O, x->number, x->arrived);
@@ -692,29 +712,31 @@ int run_cuda_step(struct run_cuda *x, const struct step *s, struct err *e)
     return rc ? cuda_failed(x, rc, "a step of the trunk", e) : 0;
 }
 
-int run_cuda_done(const struct run_cuda *x)
+int run_cuda_poll(struct run_cuda *x, struct err *e)
 {
-    return __atomic_load_n(&x->answer->stamp, __ATOMIC_ACQUIRE) == x->steps;
+    cudaError_t rc;
+
+    if (__atomic_load_n(&x->answer->stamp, __ATOMIC_ACQUIRE) == x->steps) {
+        int code = x->c.calls ? calls_cuda_failed(x->c.calls, e) : 0;
+        return code ? code : 1;
+    }
+    if (++x->polls % POLLS)
+        return 0;
+    rc = cudaStreamQuery(x->stream); /* a fault never stamps */
+    return rc && rc != cudaErrorNotReady ? cuda_failed(x, rc, "a step of the trunk", e) : 0;
 }
 
 int run_cuda_wait(struct run_cuda *x, uint32_t limit_ms, const uint32_t **best, struct err *e)
 {
     uint64_t end = now_ns() + limit_ms * 1000000ull;
+    int rc;
 
-    for (uint32_t polls = 1; __atomic_load_n(&x->answer->stamp, __ATOMIC_ACQUIRE) != x->steps;
-         polls++) {
-        cudaError_t rc;
-        if (polls % 16384)
-            continue;
-        rc = cudaStreamQuery(x->stream); /* a fault never stamps */
-        if (rc && rc != cudaErrorNotReady)
-            return cuda_failed(x, rc, "a step of the trunk", e);
-        if (now_ns() > end)
+    while (!(rc = run_cuda_poll(x, e)))
+        if (x->polls % POLLS == 0 && now_ns() > end)
             return err_set(e, -ETIMEDOUT, "card %d: a step of the trunk took more than %u ms",
                            x->c.device, limit_ms);
-    }
     *best = x->answer->best;
-    return x->c.calls ? calls_cuda_failed(x->c.calls, e) : 0;
+    return rc < 0 ? rc : 0;
 }
 
 int run_cuda_logits(struct run_cuda *x, float *to, struct err *e)

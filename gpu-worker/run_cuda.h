@@ -36,6 +36,8 @@ struct run_cuda_config {
                                    to the end of the sixteen bytes in which it ends */
     const struct run_cuda_layer *layer; /* by layer: what OP_MOE_CALL names; borrowed */
     struct calls_cuda *calls; /* who makes which expert is found there; borrowed. NULL: all of them lie here */
+    float *logits;            /* mapped host memory, (max_out, n_vocab), as the card sees it: where a step leaves
+                                 its logits too. NULL: they stay on the card */
     uint32_t call_tokens;     /* calls: most tokens of one; a larger pass goes out in equal parts */
     uint32_t n_experts;
     uint32_t max_tokens, max_out; /* of a step */
@@ -52,8 +54,9 @@ uint64_t run_cuda_bytes(const struct run_cuda_config *c);
 /* Starts a step; the former one has been waited for. Ids, positions and rows are in range
  * (asserted). */
 int run_cuda_step(struct run_cuda *x, const struct step *s, struct err *e);
-/* Is the step's stamp there? Looks at one word. */
-int run_cuda_done(const struct run_cuda *x);
+/* Is the step's stamp there? 1; 0: not yet, looks at one word and now and then at the card; negative: as
+ * run_cuda_wait. */
+int run_cuda_poll(struct run_cuda *x, struct err *e);
 /* Waits for the step's stamp, by looking at mapped memory. *best: n_out token ids, the arg-max of
  * each wanted row (ARGMAX_NONE: it has none), valid until the next step. Late by more than
  * limit_ms, or an error of the card: a line, and the card is to be given up. */
