@@ -38,8 +38,8 @@ struct engine {
     struct machine machine;
     struct memory memory;
     struct plan plan;
-    int away;                 /* the trunk's program runs in an emulated card's worker */
-    uint32_t n_emulated;      /* cards that compute experts */
+    int trunk_card;           /* whose worker executes the trunk's program; -1: we do */
+    uint32_t n_emulated;      /* cards */
     struct cards_chosen real; /* cards that the driver has */
     struct card_plan cards;
     uint8_t *card_size_of; /* by layer */
@@ -63,9 +63,10 @@ struct engine {
     struct moe *moe; /* the trunk is executed here ... */
     struct exec *exec;
     struct trunk_host *host; /* ... or by a card's worker */
-    struct worker_seg host_seg[MAX_NODES + 7];
+    char host_name[32];
     int host_cpu[MACHINE_MAX_CPUS];
-    uint64_t told_record;
+    uint64_t told_record;      /* of the steward's thread: last one whose tokens `uses` knows */
+    uint32_t *told_uses;       /* ... and the own hits that it knows, as answer_uses counts them */
     struct step_token *feed; /* max_tokens, of engine_feed */
     struct team *team;
     _Atomic uint64_t disk_call;
@@ -164,7 +165,12 @@ static int trunk_places(struct engine *en, struct err *e)
 
 static int with_cards(const struct engine *en)
 {
-    return en->away || en->n_emulated;
+    return en->n_emulated > 0;
+}
+/* Is the trunk executed by another process? */
+static int away(const struct engine *en)
+{
+    return en->trunk_card >= 0;
 }
 
 /* Cards of the driver: those that can be used, or why not. */
@@ -191,6 +197,7 @@ static int which_cards(struct engine *en, struct err *e)
     const struct cards_wanted *w = &en->o->want;
     int none = w->kind == CARDS_NONE, rc;
 
+    en->trunk_card = -1;
     if (w->kind == CARDS_LISTED || w->kind == CARDS_AUTO) {
         if ((rc = real_cards(en, e)))
             return rc;
@@ -205,11 +212,8 @@ static int which_cards(struct engine *en, struct err *e)
         note(en, "cards are there, but nothing is computed on real cards yet");
     if (w->kind != CARDS_EMULATED)
         return 0;
-    en->away = w->n == 1 && !w->bytes && w->trunk != TRUNK_CPU;
-    en->n_emulated = en->away ? 0 : w->n;
-    if (!en->away && w->trunk >= 0)
-        return err_set(e, -ENOTSUP, "--trunk %d: a card has the trunk or experts so far, not both: --cards emu:1",
-                       w->trunk);
+    en->n_emulated = w->n;
+    en->trunk_card = w->trunk == TRUNK_CPU ? -1 : w->trunk >= 0 ? w->trunk : 0;
     return 0;
 }
 
@@ -421,8 +425,9 @@ static int start_pager(struct engine *en, struct err *e)
 #define EXPERT_SEGS (2 * MAX_NODES + 2 * MAX_CARDS + 6)
 static size_t expert_segs(struct engine *en, uint32_t self, struct worker_seg *s)
 {
-    const struct worker_seg all[] = {{&en->board, 0},  {&en->bells, 1}, {&en->calls, 0},
-                                     {&en->amends, 0}, {&en->acts, 0},  {&en->tables, 0}};
+    int makes = away(en) && outbox_is_card(self) && (int)outbox_card(self) == en->trunk_card; /* the calls */
+    const struct worker_seg all[] = {{&en->board, 0},  {&en->bells, 1},    {&en->calls, makes},
+                                     {&en->amends, 0}, {&en->acts, makes}, {&en->tables, 0}};
     size_t n = sizeof all / sizeof *all;
 
     memcpy(s, all, sizeof all);
@@ -436,24 +441,47 @@ static size_t expert_segs(struct engine *en, uint32_t self, struct worker_seg *s
     return n;
 }
 
+/* ... and a card's worker besides. Room for CARD_SEGS. */
+#define CARD_SEGS (EXPERT_SEGS + 3)
+_Static_assert(CARD_SEGS <= TRUNK_HOST_SEGS, "a child takes so many");
+static size_t card_segs(void *arg, uint32_t outbox, struct worker_seg *s)
+{
+    struct engine *en = arg;
+    size_t n = expert_segs(en, outbox, s);
+
+    s[n++] = (struct worker_seg){&en->card_orders[outbox_card(outbox)], 0};
+    s[n++] = (struct worker_seg){&en->card_answers[outbox_card(outbox)], 1};
+    if ((int)outbox_card(outbox) == en->trunk_card)
+        s[n++] = (struct worker_seg){&en->trunk, 0};
+    return n;
+}
+
+/* Threads for experts in each emulated card's worker. */
+static uint32_t card_threads(const struct engine *en)
+{
+    uint32_t threads = en->threads / en->cards.n_cards;
+
+    return threads ? threads : 1;
+}
+static void card_name(uint32_t c, char name[32])
+{
+    snprintf(name, 32, "emulated card %u", c);
+}
+
 static int start_card(struct engine *en, uint32_t c, struct err *e)
 {
-    struct worker_seg s[EXPERT_SEGS + 2];
+    struct worker_seg s[CARD_SEGS];
     struct worker *w = &en->worker[en->n_workers];
-    size_t n = expert_segs(en, card_outbox(c, 0), s);
-    uint32_t threads = en->threads / en->cards.n_cards;
+    size_t n = card_segs(en, card_outbox(c, 0), s);
     char name[32];
     int rc;
 
-    s[n++] = (struct worker_seg){&en->card_orders[c], 0};
-    s[n++] = (struct worker_seg){&en->card_answers[c], 1};
-    snprintf(name, sizeof name, "emulated card %u", c);
+    card_name(c, name);
     rc = spawn_worker("conclave-gpu", name, card_outbox(c, 0), s, n, w, e);
     if (rc)
         return rc;
     en->n_workers++;
-    rc = ctl_sendf(w->ctl, CTL_START, 0, "card=%u device=emu threads=%u cpus=- shared=1", c,
-                   threads ? threads : 1);
+    rc = ctl_sendf(w->ctl, CTL_START, 0, "card=%u device=emu threads=%u cpus=- shared=1", c, card_threads(en));
     return rc ? spawn_wait_ready(w, e) : 0;
 }
 
@@ -488,7 +516,8 @@ static int start_workers(struct engine *en, struct err *e)
         rc = start_node(en, k, e);
     }
     for (uint32_t c = 0; !rc && c < en->cards.n_cards; c++)
-        rc = start_card(en, c, e);
+        if ((int)c != en->trunk_card) /* that one starts when the trunk is loaded */
+            rc = start_card(en, c, e);
     for (size_t i = 0; !rc && i < en->n_workers; i++) {
         struct board_proc *p = &board_of(en)->proc[en->worker[i].outbox];
         rc = spawn_wait_ready(&en->worker[i], e);
@@ -513,7 +542,7 @@ static int find_weights(struct engine *en, struct err *e)
         en->weight_at[i].off = en->trunk_off[p->weight[i].tensor] + trunk_shift(t);
         en->weight_at[i].vector = t->n_dims == 1;
     }
-    return en->away ? 0 : weights_open(p, en->trunk.base, en->weight_at, &en->weights, e);
+    return away(en) ? 0 : weights_open(p, en->trunk.base, en->weight_at, &en->weights, e);
 }
 
 /* Factors of the experts' products go to the table that the workers see. */
@@ -607,47 +636,84 @@ static void told_foreseen(void *arg, uint32_t layer, const uint32_t *experts, ui
 {
     ahead_tell(((struct engine *)arg)->ahead, layer, experts, n);
 }
-/* The steward's thread, of every call of an executor that is a worker. */
-static void told_call(void *arg, const struct call *c)
+/* The steward's thread. A step of an executor that is a worker: its tokens, and what own hits its card had
+ * since the last one. */
+static void told_steps(void *arg)
 {
     struct engine *en = arg;
+    _Atomic uint32_t *uses;
     uint64_t record;
     uint32_t n_tokens;
 
-    if (!en->uses)
+    if (!en->uses || !en->host)
         return;
     n_tokens = trunk_host_tokens(en->host, &record);
-    if (record != en->told_record)
-        uses_step(en->uses, n_tokens);
+    if (record == en->told_record)
+        return;
     en->told_record = record;
-    for (uint32_t i = 0; i < c->head.n_items; i++)
+    uses = answer_uses(&en->plan.geo, trunk_host_answers(en->host));
+    for (uint32_t l = 0; l < en->plan.geo.n_layers; l++)
+        for (uint32_t x = 0; x < en->plan.geo.n_experts; x++) {
+            size_t at = (size_t)l * en->plan.geo.n_experts + x;
+            uint32_t now = atomic_load_explicit(&uses[at], memory_order_relaxed);
+            if (now != en->told_uses[at])
+                uses_note(en->uses, l, x, now - en->told_uses[at]);
+            en->told_uses[at] = now;
+        }
+    uses_step(en->uses, n_tokens);
+}
+/* ... and each of its calls. */
+static void told_call(void *arg, const struct call *c)
+{
+    struct engine *en = arg;
+
+    told_steps(en);
+    for (uint32_t i = 0; en->uses && i < c->head.n_items; i++)
         uses_note(en->uses, c->head.layer, c->items[i].expert, c->items[i].n_pairs);
+}
+
+static void host_lost(void *arg)
+{
+    struct engine *en = arg;
+
+    paging_card_lost(en->paging, (uint32_t)en->trunk_card);
+}
+static void host_back(void *arg, uint32_t outbox)
+{
+    struct engine *en = arg;
+
+    paging_card_back(en->paging, (uint32_t)en->trunk_card, outbox);
 }
 
 static int start_host(struct engine *en, struct err *e)
 {
-    struct worker_seg s[MAX_NODES + 7] = {{&en->board, 0},  {&en->bells, 1},  {&en->calls, 1}, {&en->acts, 1},
-                                          {&en->amends, 0}, {&en->tables, 0}, {&en->trunk, 0}};
     struct trunk_host_config c = {
         .geo = &en->plan.geo,
         .board = en->board.base,
         .bells = en->bells.base,
         .calls = en->calls.base,
-        .seg = en->host_seg,
-        .n_segs = 7,
+        .amends = en->amends.base,
+        .card = (uint32_t)en->trunk_card,
+        .device = "emu",
+        .name = en->host_name,
+        .expert_threads = card_threads(en),
+        .segs = card_segs,
+        .lost = host_lost,
+        .back = host_back,
+        .arg = en,
         .prog = en->prog,
         .at = en->weight_at,
         .kv = en->o->kv,
         .threads = en->threads,
         .cpu = en->host_cpu,
-        .first_outbox = card_outbox(0, 0), /* no cards compute experts beside it */
         .watch = &en->watch,
         .verbose = en->o->verbose,
     };
 
-    for (uint32_t k = 0; k < en->plan.geo.n_nodes; k++)
-        s[c.n_segs++] = (struct worker_seg){&en->outbox[k], 0};
-    memcpy(en->host_seg, s, c.n_segs * sizeof *s);
+    card_name(c.card, en->host_name);
+    en->told_uses = calloc((size_t)en->plan.geo.n_layers * en->plan.geo.n_experts, sizeof *en->told_uses);
+    if (!en->told_uses)
+        return err_set(e, -ENOMEM, "no memory for the experts' uses");
     for (uint32_t i = 0; i < en->threads && i < MACHINE_MAX_CPUS; i++)
         en->host_cpu[i] = en->machine.cpu[i % en->machine.n_cpus];
     return trunk_host_open(&c, &en->host, e);
@@ -661,6 +727,14 @@ static struct moe_told told(struct engine *en)
                              .layer = en->routes ? told_layer : NULL,
                              .expert = en->uses ? told_expert : NULL,
                              .arg = en};
+}
+
+/* CONCLAVE_CARD_CHURN, for tests: so many experts leave each card whenever the steward looks, used or not. */
+static uint32_t churn_asked(void)
+{
+    const char *v = getenv("CONCLAVE_CARD_CHURN");
+
+    return v ? (uint32_t)strtoul(v, NULL, 10) : 0;
 }
 
 static int start_trunk(struct engine *en, struct err *e)
@@ -685,6 +759,8 @@ static int start_trunk(struct engine *en, struct err *e)
         .cards = &en->cards,
         .card_size_of = en->card_size_of,
         .card = en->channel,
+        .trunk_card = en->trunk_card,
+        .churn = churn_asked(),
     };
     struct moe_config mc = {
         .geo = g,
@@ -726,15 +802,18 @@ static int start_trunk(struct engine *en, struct err *e)
     prefetch_start(&en->prefetch, en->ahead ? en->o->prefetch : PREFETCH_OFF);
     mc.told = told(en);
     pc.heat = en->heat;
-    if (en->away) {
+    if (away(en)) {
         pc.taken = told_call;
+        pc.own_uses = told_steps;
         pc.arg = en;
+        if ((rc = start_host(en, e))) /* orders wait for it; no step goes out before the steward follows */
+            return rc;
     }
     if ((rc = watch_start(en->worker, en->n_workers, en->o->verbose, &en->watch, e)) ||
         (rc = paging_start(&pc, &en->paging, e)))
         return rc;
-    if (en->away)
-        return start_host(en, e);
+    if (away(en))
+        return 0;
     if ((rc = moe_open(&mc, &en->moe, e)))
         return rc;
     xc.weight = en->weights.at;
@@ -849,7 +928,7 @@ static int decide(struct engine *en, struct err *e)
         return rc;
     for (size_t i = 0; i < en->m->n_warnings; i++)
         fprintf(stderr, "conclave: %s\n", en->m->warning[i]);
-    if (en->away && en->o->record_routes)
+    if (away(en) && en->o->record_routes)
         return err_set(e, -ENOTSUP, "--record-routes writes what the trunk here chooses, and --cards emu:1 puts it "
                                     "elsewhere; leave one of them out");
     choose_counts(en);
@@ -921,6 +1000,7 @@ static void close_all(struct engine *en)
     free(en->uses);
     free(en->ahead);
     free(en->feed);
+    free(en->told_uses);
     free(en->card_size_of);
     free(en->trunk_off);
     free(en->layer);
@@ -1010,7 +1090,7 @@ static void dump_one(void *arg, const char *name, int integer, const void *rows,
 }
 void engine_dump(struct engine *en, struct dump *d)
 {
-    assert(en->exec || !d); /* cmd_eval.c refuses --dump with --cards */
+    assert(en->exec || !d); /* cmd_eval.c refuses --dump where the trunk is elsewhere */
     if (en->exec)
         exec_dump(en->exec, d ? dump_one : NULL, d);
 }
@@ -1096,6 +1176,8 @@ static void host_stats(const struct engine *en, struct engine_stats *s)
     s->calls = atomic_load(&a->calls);
     s->items = atomic_load(&a->items);
     s->disk_items = atomic_load(&a->disk_items);
+    s->card_items = atomic_load(&a->card_items);
+    s->own_items = atomic_load(&a->own_items);
     s->net_finds = atomic_load(&a->net_finds);
 }
 
@@ -1108,6 +1190,33 @@ static void reads_stats(const struct pager_box *pb, struct engine_stats *s)
     s->pager_read_bytes = (uint32_t)atomic_load(&pb->count.read_bytes);
     s->pager_depth = (uint32_t)depth;
     s->pager_how = why < sizeof how / sizeof *how ? how[why] : "?";
+}
+
+static void worker_stats(const struct engine *en, const struct worker *from, const struct cards_stats *cards,
+                         struct engine_stats *s)
+{
+    struct engine_worker *w = &s->worker[s->n_workers++];
+    const struct outbox *b = from->outbox == PAGER_SLOT ? NULL : en->box[from->outbox];
+
+    snprintf(w->name, sizeof w->name, "%s", from->name);
+    w->pid = (int)from->pid;
+    w->major_faults = major_faults(w->pid);
+    w->card = outbox_is_card(from->outbox) ? (int)outbox_card(from->outbox) : -1;
+    if (w->card >= 0) {
+        w->came = cards->came[w->card];
+        w->held = cards->held[w->card];
+    }
+    if (!b)
+        return;
+    w->calls = atomic_load(&b->count.calls);
+    w->items = atomic_load(&b->count.items);
+    w->rows = atomic_load(&b->count.rows);
+    w->weight_bytes = atomic_load(&b->count.weight_bytes);
+    w->work_ns = atomic_load(&b->count.work_ns);
+    w->sleeps = atomic_load(&b->count.sleeps);
+    w->declined = atomic_load(&b->count.declined);
+    w->amended = atomic_load(&b->count.amended);
+    s->net_finds += atomic_load(&b->count.net_finds);
 }
 
 void engine_stats(const struct engine *en, struct engine_stats *s)
@@ -1173,28 +1282,12 @@ void engine_stats(const struct engine *en, struct engine_stats *s)
     s->nodes = en->plan.geo.n_nodes;
     s->n_slabs = en->plan.geo.n_slabs;
     s->major_faults = major_faults((int)getpid());
-    for (size_t i = 0; i < en->n_workers; i++) {
-        struct engine_worker *w = &s->worker[s->n_workers++];
-        const struct outbox *b = i ? en->box[en->worker[i].outbox] : NULL;
-        snprintf(w->name, sizeof w->name, "%s", en->worker[i].name);
-        w->pid = (int)en->worker[i].pid;
-        w->major_faults = major_faults(w->pid);
-        w->card = outbox_is_card(en->worker[i].outbox) ? (int)outbox_card(en->worker[i].outbox) : -1;
-        if (w->card >= 0) {
-            w->came = ps.cards.came[w->card];
-            w->held = ps.cards.held[w->card];
-        }
-        if (!b)
-            continue;
-        w->calls = atomic_load(&b->count.calls);
-        w->items = atomic_load(&b->count.items);
-        w->rows = atomic_load(&b->count.rows);
-        w->weight_bytes = atomic_load(&b->count.weight_bytes);
-        w->work_ns = atomic_load(&b->count.work_ns);
-        w->sleeps = atomic_load(&b->count.sleeps);
-        w->declined = atomic_load(&b->count.declined);
-        w->amended = atomic_load(&b->count.amended);
-        s->net_finds += atomic_load(&b->count.net_finds);
+    for (size_t i = 0; i < en->n_workers; i++)
+        worker_stats(en, &en->worker[i], &ps.cards, s);
+    if (en->host) {
+        worker_stats(en, trunk_host_worker(en->host), &ps.cards, s);
+        s->worker[s->n_workers - 1].trunk = 1;
+        s->worker[s->n_workers - 1].items += s->own_items;
     }
 }
 

@@ -88,6 +88,7 @@ struct engine_stats {
     uint64_t calls, items;          /* published */
     uint64_t disk_items;            /* of these: the expert was not at hand */
     uint64_t card_items;            /* of these: the expert lay on a card */
+    uint64_t own_items;             /* not published: it lay on the card whose worker executes the trunk */
     uint32_t n_cards, card_slots;   /* slots of all cards */
     uint64_t card_bytes;            /* of a card's pool */
     uint64_t uploads, upload_bytes, card_moves; /* experts sent to cards; of these, in another's place */
@@ -121,6 +122,7 @@ struct engine_stats {
         uint64_t major_faults;
         uint64_t calls, items, rows, weight_bytes, work_ns, sleeps, declined, amended;
         int card;       /* number of the card; -1: none */
+        int trunk;      /* 1: it executes the trunk too; its own hits are among its items */
         uint64_t came;  /* experts that ever arrived there */
         uint64_t held;  /* that lie there now */
     } worker[MAX_CARDS + MAX_NODES + 1];

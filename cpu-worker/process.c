@@ -12,7 +12,10 @@
 
 #include "cpu-worker/worker.h"
 
+#define BEAT_MS 100
+
 struct watcher { /* the thread that hears the coordinator while the team works */
+    const struct process_more *more;
     int ctl, signals;
     struct bell *bell; /* the leader's */
     _Atomic int quit;
@@ -43,7 +46,10 @@ static void *watch(void *arg)
     int fd, rc;
 
     for (;;) {
-        if (poll(p, 2, -1) < 0)
+        int beats = w->more && w->more->beat, n = poll(p, 2, beats ? BEAT_MS : -1);
+        if (beats)
+            w->more->beat(w->more->arg);
+        if (n <= 0)
             continue;
         if (p[1].revents)
             break;
@@ -55,6 +61,8 @@ static void *watch(void *arg)
         if (rc == 1)
             ctl_sendf(w->ctl, CTL_LOG, 1, "a message of kind %u means nothing to a worker", m.kind);
     }
+    if (w->more && w->more->quit)
+        w->more->quit(w->more->arg);
     atomic_store_explicit(&w->quit, 1, memory_order_release);
     bell_wake(w->bell);
     return NULL;
@@ -81,7 +89,7 @@ static int wait_start(const struct child *c, struct ctl_msg *m, struct err *e)
 
 int process_run(const struct child *c, const struct process_more *more, struct err *e)
 {
-    struct watcher watcher = {.ctl = c->ctl, .signals = -1};
+    struct watcher watcher = {.more = more, .ctl = c->ctl, .signals = -1};
     struct worker w = {0};
     struct start st = {0};
     struct maps m = {0};
@@ -97,7 +105,7 @@ int process_run(const struct child *c, const struct process_more *more, struct e
         goto done;
     if ((more && (rc = more->start(more->arg, &text, e))) || (rc = start_read(text, &st, e)) ||
         (rc = maps_take(&m, c, e)) ||
-        (more && (rc = more->begin(more->arg, c, &m, e))) ||
+        (more && (rc = more->begin(more->arg, c, &m, &msg, e))) ||
         (rc = worker_init(&w, &m, st.threads, msg.a, msg.b, e)))
         goto done;
     w.ctl = c->ctl;

@@ -7,7 +7,9 @@ struct process_more { /* what a program has besides */
     /* moves *text of CTL_START behind what is the program's own, so that start_read takes the rest */
     int (*start)(void *arg, const char **text, struct err *e);
     /* the segments are mapped and checked, nothing is computed yet; may fill in the maps' pool */
-    int (*begin)(void *arg, const struct child *c, struct maps *m, struct err *e);
+    int (*begin)(void *arg, const struct child *c, struct maps *m, const struct ctl_msg *start, struct err *e);
+    void (*beat)(void *arg); /* now and then, from a thread that waits for nothing; NULL: nobody */
+    void (*quit)(void *arg); /* it shall end: from another thread; NULL: nobody */
     void (*end)(void *arg); /* also after an error, and without a begin */
 };
 /* more may be NULL. 0: it was told to end; negative: *e. */

@@ -1,42 +1,95 @@
-/* What a card's worker has besides a node's: its pool, and uploads into it. */
+/* What a card's worker has besides a node's: its pool, orders about it, and perhaps the trunk. */
 #include "gpu-worker/experts.h"
 
+#include <stdlib.h>
+
 #include "cpu-worker/process.h"
+#include "gpu-worker/host.h"
+#include "gpu-worker/own.h"
 #include "gpu-worker/pool.h"
 #include "gpu-worker/start.h"
 #include "gpu-worker/upload.h"
 
-struct card {
+struct worker_of_card {
     struct card_start start;
     struct pool pool;
     struct uploader *uploader;
+    struct hits *hits; /* these three: where the trunk is executed here */
+    struct own *own;
+    struct host *host;
 };
 
 static int start(void *arg, const char **text, struct err *e)
 {
-    struct card *card = arg;
+    struct worker_of_card *w = arg;
 
-    return card_start_read(text, &card->start, e);
+    return card_start_read(text, &w->start, e);
 }
-static int begin(void *arg, const struct child *c, struct maps *m, struct err *e)
-{
-    struct card *card = arg;
-    int rc = pool_take(&card->pool, m, card->start.card, e);
 
-    return rc ? rc : uploader_start(c, m, &card->pool, &card->uploader, e);
+/* CONCLAVE_CARD_DELAY_US, for tests: each expert is computed so much later than it could be. */
+static uint32_t delay(void)
+{
+    const char *v = getenv("CONCLAVE_CARD_DELAY_US");
+
+    return v ? (uint32_t)strtoul(v, NULL, 10) : 0;
+}
+
+static int begin_trunk(struct worker_of_card *w, const struct child *c, const struct maps *m, uint64_t calls,
+                       struct err *e)
+{
+    struct host_config hc = {.child = c, .maps = m, .start = &w->start, .first = calls + 1, .hits = w->hits,
+                             .uploader = w->uploader};
+    struct answers *answers = child_seg(c, SEG_ANSWERS, 0);
+    int rc;
+
+    if (!answers)
+        return err_set(e, -EPROTO, "no segment for answers was passed on");
+    if ((rc = own_open(m, w->hits, answers, (int)w->start.team, delay(), &w->own, e)))
+        return rc;
+    hc.own = own_of(w->own);
+    return (rc = host_open(&hc, &w->host, e)) ? rc : host_start(w->host, e);
+}
+
+static int begin(void *arg, const struct child *c, struct maps *m, const struct ctl_msg *start_msg, struct err *e)
+{
+    struct worker_of_card *w = arg;
+    int rc;
+
+    if ((rc = pool_take(&w->pool, m, w->start.card, e)) ||
+        (w->start.trunk && (rc = hits_open(m->g.n_layers, m->g.n_experts, m->g.order_slots, &w->hits, e))) ||
+        (rc = uploader_start(c, m, &w->pool, w->hits, &w->uploader, e)))
+        return rc;
+    return w->start.trunk ? begin_trunk(w, c, m, start_msg->a, e) : 0;
+}
+static void beat(void *arg)
+{
+    struct worker_of_card *w = arg;
+
+    if (w->host)
+        host_beat(w->host);
+}
+static void quit(void *arg)
+{
+    struct worker_of_card *w = arg;
+
+    if (w->host)
+        host_quit(w->host);
 }
 static void end(void *arg)
 {
-    struct card *card = arg;
+    struct worker_of_card *w = arg;
 
-    uploader_stop(card->uploader);
-    pool_drop(&card->pool);
+    host_close(w->host);
+    own_close(w->own);
+    uploader_stop(w->uploader);
+    hits_close(w->hits);
+    pool_drop(&w->pool);
 }
 
 int experts_run(const struct child *c, struct err *e)
 {
-    struct card card = {0};
-    struct process_more more = {&card, start, begin, end};
+    struct worker_of_card w = {0};
+    struct process_more more = {&w, start, begin, beat, quit, end};
 
     return process_run(c, &more, e);
 }

@@ -1,4 +1,5 @@
-/* A card's worker as one that computes experts: the process from CTL_START to its end. */
+/* A card's worker: the process from CTL_START to its end. It computes experts, and if it was sent the trunk's
+ * program also that. */
 #pragma once
 #include "shm/child.h"
 

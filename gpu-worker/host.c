@@ -2,8 +2,10 @@
  * is kept that the coordinator could not give to another process. */
 #include "gpu-worker/host.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "shm/bell.h"
 #include "shm/steps.h"
@@ -12,8 +14,8 @@
 #include "coordinator/trunk/exec/wire.h"
 
 struct host {
-    const struct child *c;
-    struct err *e;
+    struct host_config c;
+    struct err e;
     struct geometry g;
     struct board *board;
     struct bell *bells;
@@ -30,6 +32,8 @@ struct host {
     struct step_token *token;
     uint32_t *out;
     uint64_t n_tokens, step_ns, sleeps, net_finds;
+    pthread_t thread;
+    int started;
     _Atomic int quit;
 };
 
@@ -58,10 +62,10 @@ static int open_executor(struct host *h, const struct moe_config *mc, const uint
     struct exec_config xc = {.max_tokens = h->g.step_tokens, .max_out = h->g.step_out, .n_ctx = h->g.n_ctx,
                              .n_seqs = 1};
     uint64_t image_bytes, trunk_bytes;
-    const uint8_t *image = take(h->c, SEG_PROGRAM, 0, 1, &image_bytes, e);
+    const uint8_t *image = take(h->c.child, SEG_PROGRAM, 0, 1, &image_bytes, e);
     int rc;
 
-    if (!image || !take(h->c, SEG_TRUNK, 0, 0, &trunk_bytes, e))
+    if (!image || !take(h->c.child, SEG_TRUNK, 0, 0, &trunk_bytes, e))
         return e->code;
     if ((rc = wire_read(image, image_bytes, trunk_bytes, &h->g, &h->prog, &h->at, &xc.kv, e)) ||
         (rc = weights_open(h->prog, trunk, h->at, &h->weights, e)) || (rc = moe_open(mc, &h->moe, e)))
@@ -72,30 +76,20 @@ static int open_executor(struct host *h, const struct moe_config *mc, const uint
     return exec_open(&xc, &h->exec, e);
 }
 
-int host_open(const struct child *c, uint64_t first, uint64_t behind, struct host **out, struct err *e)
+/* Where each card's slots begin: they lie card after card. */
+static void find_cards(const struct host *h, struct moe_config *mc)
 {
-    struct host *h = calloc(1, sizeof *h);
-    struct moe_config mc = {.first = first, .rings = 0, .shared = 1};
-    const uint8_t *trunk;
+    for (uint32_t i = 0; i < h->g.n_slots; i++) {
+        uint32_t card = table_slot(mc->tables, i)->card;
+        if (card == mc->n_cards && card < MAX_CARDS)
+            mc->card_slot0[mc->n_cards++] = i;
+    }
+}
 
-    if (!h)
-        return err_set(e, -ENOMEM, "no memory");
-    *out = h;
-    h->c = c;
-    h->e = e;
-    h->behind = behind;
-    if (!(h->board = take(c, SEG_BOARD, 0, sizeof *h->board, NULL, e)))
-        return e->code;
-    h->g = h->board->geo;
-    if (!(h->bells = take(c, SEG_BELLS, 0, MAX_PROCS * sizeof(struct bell), NULL, e)) ||
-        !(h->calls = take(c, SEG_CALLS, 0, calls_bytes(&h->g), NULL, e)) ||
-        !(h->steps = take(c, SEG_STEPS, 0, steps_bytes(&h->g), NULL, e)) ||
-        !(h->answers = take(c, SEG_ANSWERS, 0, answers_bytes(&h->g), NULL, e)) ||
-        !(mc.acts = take(c, SEG_ACTS, 0, CALLS_IN_FLIGHT * h->g.acts_half, NULL, e)) ||
-        !(mc.amends = take(c, SEG_AMENDS, 0, amends_bytes(&h->g), NULL, e)) ||
-        !(mc.tables = take(c, SEG_TABLES, 0, sizeof(struct tables), NULL, e)) ||
-        !(trunk = take(c, SEG_TRUNK, 0, 1, NULL, e)))
-        return e->code;
+static int take_outboxes(struct host *h, struct moe_config *mc, struct err *e)
+{
+    const struct child *c = h->c.child;
+
     for (size_t i = 0; i < c->n_segs; i++)
         if (c->seg[i].role == SEG_OUTBOX && c->seg[i].index < MAX_PROCS) {
             struct outbox *box = take(c, SEG_OUTBOX, c->seg[i].index, outbox_bytes(&h->g), NULL, e);
@@ -104,15 +98,45 @@ int host_open(const struct child *c, uint64_t first, uint64_t behind, struct hos
             outbox_put(h->box, c->seg[i].index, box);
         }
     for (uint32_t k = 0; k < h->g.n_nodes; k++) { /* a node's worker: its outbox carries the node's number */
-        mc.owner[k] = PROC_FIRST_WORKER + k;
-        if (!h->box[mc.owner[k]])
+        mc->owner[k] = PROC_FIRST_WORKER + k;
+        if (!h->box[mc->owner[k]])
             return err_set(e, -EPROTO, "node %u has no outbox", k);
     }
+    mc->outbox = h->box;
+    return 0;
+}
+
+int host_open(const struct host_config *config, struct host **out, struct err *e)
+{
+    const struct child *c = config->child;
+    struct host *h = calloc(1, sizeof *h);
+    struct moe_config mc = {.first = config->first, .rings = 0, .shared = 1, .own = config->own};
+    const uint8_t *trunk;
+    int rc;
+
+    if (!h)
+        return err_set(e, -ENOMEM, "no memory");
+    *out = h;
+    h->c = *config;
+    h->behind = config->start->record;
+    h->g = config->maps->g;
+    h->board = config->maps->board;
+    mc.tables = config->maps->tables;
+    if (!(h->bells = take(c, SEG_BELLS, 0, MAX_PROCS * sizeof(struct bell), NULL, e)) ||
+        !(h->calls = take(c, SEG_CALLS, 0, calls_bytes(&h->g), NULL, e)) ||
+        !(h->steps = take(c, SEG_STEPS, 0, steps_bytes(&h->g), NULL, e)) ||
+        !(h->answers = take(c, SEG_ANSWERS, 0, answers_bytes(&h->g), NULL, e)) ||
+        !(mc.acts = take(c, SEG_ACTS, 0, CALLS_IN_FLIGHT * h->g.acts_half, NULL, e)) ||
+        !(mc.amends = take(c, SEG_AMENDS, 0, amends_bytes(&h->g), NULL, e)) ||
+        !(trunk = take(c, SEG_TRUNK, 0, 1, NULL, e)))
+        return e->code;
+    if ((rc = take_outboxes(h, &mc, e)))
+        return rc;
+    find_cards(h, &mc);
     mc.geo = &h->g;
     mc.board = h->board;
     mc.calls = h->calls;
     mc.bells = h->bells;
-    mc.outbox = h->box;
     h->token = calloc(h->g.step_tokens, sizeof *h->token);
     h->out = calloc(h->g.step_out, sizeof *h->out);
     if (!h->token || !h->out)
@@ -124,6 +148,10 @@ void host_close(struct host *h)
 {
     if (!h)
         return;
+    if (h->started) {
+        host_quit(h);
+        pthread_join(h->thread, NULL);
+    }
     exec_close(h->exec);
     moe_close(h->moe);
     weights_close(&h->weights);
@@ -165,7 +193,8 @@ static void tell(struct host *h)
         _Atomic uint64_t *to;
         uint64_t value;
     } all[] = {{&a->steps, exec_steps(h->exec)}, {&a->tokens, h->n_tokens}, {&a->calls, m->calls},
-               {&a->items, m->items}, {&a->disk_items, m->disk_items}, {&a->step_ns, h->step_ns},
+               {&a->items, m->items}, {&a->disk_items, m->disk_items}, {&a->card_items, m->card_items},
+               {&a->own_items, m->own_items}, {&a->step_ns, h->step_ns},
                {&a->call_ns, m->call_ns}, {&a->wait_ns, m->wait_ns}, {&a->sleeps, m->sleeps + h->sleeps},
                {&a->net_finds, m->net_finds + h->net_finds}};
 
@@ -188,17 +217,21 @@ static int work(struct host *h, struct team *t)
 {
     struct step_record r;
     uint64_t start = now_ns();
-    int rc = step_take(&h->g, h->steps, h->behind, &r, h->token, h->out, h->e);
+    int rc = step_take(&h->g, h->steps, h->behind, &r, h->token, h->out, &h->e);
 
     if (rc <= 0)
         return rc;
     h->behind = r.seq;
     if (r.state_in != h->state)
-        return err_set(h->e, -EPROTO, "step %llu begins with state %llu, here is %llu",
+        return err_set(&h->e, -EPROTO, "step %llu begins with state %llu, here is %llu",
                        (unsigned long long)r.seq, (unsigned long long)r.state_in,
                        (unsigned long long)h->state);
     struct step s = {.n_tokens = r.n_tokens, .n_out = r.n_out, .token = h->token, .out = h->out};
-    const float *logits = exec_step(h->exec, t, &s);
+    const float *logits;
+    hits_begin(h->c.hits, NULL, NULL);
+    logits = exec_step(h->exec, t, &s);
+    if (hits_end(h->c.hits))
+        uploader_ring(h->c.uploader);
     h->state = r.state_out;
     h->n_tokens += r.n_tokens;
     h->step_ns += now_ns() - start;
@@ -206,12 +239,11 @@ static int work(struct host *h, struct team *t)
     return 1;
 }
 
-int host_lead(void *arg, struct team *t)
+static int lead(void *arg, struct team *t)
 {
     struct host *h = arg;
     uint32_t round = 0;
 
-    ctl_sendf(h->c->ctl, CTL_READY, 0, "%d threads", team_size(t));
     while (!quits(h)) {
         int rc = work(h, t);
         if (rc < 0)
@@ -226,4 +258,23 @@ int host_lead(void *arg, struct team *t)
         }
     }
     return 0;
+}
+
+static void *run(void *arg)
+{
+    struct host *h = arg;
+    const struct card_start *s = h->c.start;
+
+    if (!team_run((int)s->team, s->cpu, 1, lead, h))
+        return NULL;
+    ctl_sendf(h->c.child->ctl, CTL_ERROR, 0, "%s", h->e.msg);
+    _exit(1); /* another takes over, with all of this process's work */
+}
+
+int host_start(struct host *h, struct err *e)
+{
+    int rc = -pthread_create(&h->thread, NULL, run, h);
+
+    h->started = !rc;
+    return rc ? err_set(e, rc, "cannot start a thread: %s", strerror(-rc)) : 0;
 }

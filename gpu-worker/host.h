@@ -1,16 +1,30 @@
-/* The trunk's program in this process: follows the step records, executes each on the team of threads,
- * answers. Producer of the call ring as long as it lives. */
+/* The trunk's program in this process: follows the step records, executes each on a team of threads of its
+ * own, answers. Producer of the call ring as long as it lives. Beside it the same process serves calls as
+ * every card's worker does; own hits never become calls. */
 #pragma once
+#include "coordinator/trunk/exec/moe.h"
+#include "gpu-worker/hits.h"
+#include "gpu-worker/start.h"
+#include "gpu-worker/upload.h"
 #include "shm/child.h"
-#include "shm/team.h"
 
+struct host_config { /* borrowed until host_close */
+    const struct child *child;
+    const struct maps *maps;
+    const struct card_start *start;
+    uint64_t first;          /* number of its first call (rule 22) */
+    struct hits *hits;
+    struct moe_own own;
+    struct uploader *uploader;
+};
 struct host;
-/* first: number of its first call; behind: the record that was there before it (rules 22, 23). */
-int host_open(const struct child *c, uint64_t first, uint64_t behind, struct host **out, struct err *e);
-void host_close(struct host *h);
-/* Leader of the team (team_run): says CTL_READY, then works until told to end. Negative: *e of
- * host_open's says why. */
-int host_lead(void *host, struct team *t);
-/* From any thread: ends host_lead after the step in work. A beat: the process lives. */
+/* Takes over the program, makes buffers; nothing runs yet. */
+int host_open(const struct host_config *c, struct host **out, struct err *e);
+/* Starts its threads. What goes wrong there later is told over the control socket and ends the process. */
+int host_start(struct host *h, struct err *e);
+/* From any thread: no further step. */
 void host_quit(struct host *h);
+/* Waits for its threads, frees all. NULL is allowed. */
+void host_close(struct host *h);
+/* From any thread: the process lives. */
 void host_beat(struct host *h);

@@ -1,5 +1,6 @@
-/* Follows the card's order ring. An order is answered when its bytes are in the pool: the steward sets
- * header and entry only then, and leaves the slabs as they are until then. */
+/* Follows the card's order ring. An upload is answered when its bytes are in the pool: the steward sets
+ * header and entry only then, and leaves the slabs as they are until then. A clear waits for the end of a step
+ * that is open; whatever comes behind it does not. */
 #include "gpu-worker/upload.h"
 
 #include <pthread.h>
@@ -11,6 +12,7 @@
 struct uploader {
     const struct maps *m;
     const struct pool *pool;
+    struct hits *hits; /* NULL: the trunk is executed elsewhere */
     struct orders *orders;
     struct pager_box *box;
     int ctl;
@@ -28,7 +30,10 @@ static int check(const struct uploader *u, const struct order *o)
 {
     const struct maps *m = u->m;
 
-    if (o->kind != ORDER_UPLOAD || !o->n_pieces || o->n_pieces > N_MATS * m->g.n_nodes)
+    if ((o->kind != ORDER_UPLOAD && o->kind != ORDER_CLEAR) || o->layer >= m->g.n_layers ||
+        o->expert >= m->g.n_experts || !maps_has_place(m, o->place) || o->epoch >> ENTRY_EPOCH_BITS)
+        return -1;
+    if (o->kind == ORDER_UPLOAD ? !o->n_pieces || o->n_pieces > N_MATS * m->g.n_nodes : o->n_pieces != 0)
         return -1;
     for (uint32_t i = 0; i < o->n_pieces; i++) {
         const struct order_piece *x = &o->piece[i];
@@ -39,28 +44,56 @@ static int check(const struct uploader *u, const struct order *o)
     return 0;
 }
 
+static void answer(struct uploader *u, uint64_t number, enum order_why why)
+{
+    counter_add(&u->box->count.orders, 1);
+    order_done(&u->m->g, u->box, number, why, 0);
+    bell_ring(&u->m->bells[PROC_STEWARD], &u->m->board->asleep_steward);
+}
+
 static void upload(struct uploader *u, const struct order *o)
 {
     const struct maps *m = u->m;
-    int bad = check(u, o);
 
-    for (uint32_t i = 0; !bad && i < o->n_pieces; i++) {
+    for (uint32_t i = 0; i < o->n_pieces; i++) {
         const struct order_piece *x = &o->piece[i];
         memcpy(u->pool->base + x->dst, m->slabs[x->seg - 1] + x->file_off, x->bytes);
         counter_add(&u->box->count.bytes, x->bytes);
     }
-    if (bad)
-        ctl_sendf(u->ctl, CTL_ERROR, 0, "order %llu is no upload of this card", (unsigned long long)o->number);
-    counter_add(&u->box->count.orders, 1);
-    order_done(&m->g, u->box, o->number, bad ? ORDER_WHY_IO : ORDER_WHY_OK, 0);
-    bell_ring(&m->bells[PROC_STEWARD], &m->board->asleep_steward);
+    if (u->hits)
+        hits_came(u->hits, o->layer, o->expert, o->place, o->epoch);
+}
+
+static void serve(struct uploader *u, const struct order *o)
+{
+    if (check(u, o)) {
+        ctl_sendf(u->ctl, CTL_ERROR, 0, "order %llu makes no sense for this card", (unsigned long long)o->number);
+        answer(u, o->number, ORDER_WHY_IO);
+        return;
+    }
+    if (o->kind == ORDER_UPLOAD)
+        upload(u, o);
+    else if (u->hits && hits_clear(u->hits, o->layer, o->expert, o->place, o->epoch, o->number))
+        return; /* a step is open */
+    answer(u, o->number, ORDER_WHY_OK);
+}
+
+/* Clears whose step has ended. */
+static int confirm(struct uploader *u)
+{
+    uint64_t number;
+    int n = 0;
+
+    for (; u->hits && (number = hits_confirmed(u->hits)); n++)
+        answer(u, number, ORDER_WHY_OK);
+    return n;
 }
 
 static int look(void *arg)
 {
     const struct uploader *u = arg;
 
-    if (atomic_load_explicit(&u->quit, memory_order_acquire))
+    if (atomic_load_explicit(&u->quit, memory_order_acquire) || (u->hits && hits_look(u->hits)))
         return LOOK_FOUND;
     return order_look(&u->m->g, u->orders, u->next);
 }
@@ -71,11 +104,14 @@ static void *follow(void *arg)
     struct order o;
 
     while (!atomic_load_explicit(&u->quit, memory_order_acquire)) {
+        int moved = confirm(u);
         if (order_take(&u->m->g, u->orders, u->next, &o)) {
-            upload(u, &o);
+            serve(u, &o);
             u->next++;
-            continue;
+            moved = 1;
         }
+        if (moved)
+            continue;
         counter_add(&u->box->count.sleeps, 1);
         if (bell_sleep(&u->m->bells[PROC_CARD_UPLOADS(outbox_card(u->m->self))], &u->box->asleep, look, u, 0) == BELL_NET)
             counter_add(&u->box->count.net_finds, 1);
@@ -83,15 +119,15 @@ static void *follow(void *arg)
     return NULL;
 }
 
-int uploader_start(const struct child *c, const struct maps *m, const struct pool *p, struct uploader **out,
-                   struct err *e)
+int uploader_start(const struct child *c, const struct maps *m, const struct pool *p, struct hits *hits,
+                   struct uploader **out, struct err *e)
 {
     struct uploader *u = calloc(1, sizeof *u);
     int rc;
 
     if (!u)
         return err_set(e, -ENOMEM, "no memory for uploads");
-    *u = (struct uploader){.m = m, .pool = p, .ctl = c->ctl};
+    *u = (struct uploader){.m = m, .pool = p, .hits = hits, .ctl = c->ctl};
     u->orders = child_seg(c, SEG_ORDERS, card_outbox(outbox_card(c->outbox), 0));
     u->box = child_seg(c, SEG_CARD_ANSWERS, card_outbox(outbox_card(c->outbox), 0));
     if (!u->orders || !u->box) {
@@ -107,6 +143,12 @@ int uploader_start(const struct child *c, const struct maps *m, const struct poo
     }
     *out = u;
     return 0;
+}
+
+void uploader_ring(struct uploader *u)
+{
+    if (u)
+        bell_ring(&u->m->bells[PROC_CARD_UPLOADS(outbox_card(u->m->self))], &u->box->asleep);
 }
 
 void uploader_stop(struct uploader *u)

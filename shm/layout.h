@@ -251,15 +251,17 @@ struct steps {
  *   ringing    as in an outbox: odd from before the word until the coordinator was rung
  *   heartbeat  relaxed; counts while the process lives, about ten times a second
  *   count      relaxed, since the executor's start
- *   data       f32 (n_out, n_vocab)
+ *   data       f32 (n_out, n_vocab); behind it (answer_uses) a u32 for each layer and expert, relaxed: tokens that
+ *              used it as an own hit of the executor's card, which no call tells of. They wrap
  * The executor dies: the coordinator looks at the word once more after it is reaped; a successor then
  * writes in the same place. */
 struct answer_counters {
     _Atomic uint64_t steps, tokens;
-    _Atomic uint64_t calls, items, disk_items;
+    _Atomic uint64_t calls, items, disk_items, card_items; /* published */
+    _Atomic uint64_t own_items;                            /* own hits */
     _Atomic uint64_t step_ns, call_ns, wait_ns;
     _Atomic uint64_t sleeps, net_finds;
-    _Atomic uint64_t reserved[6];
+    _Atomic uint64_t reserved[4];
 };
 struct answers {
     LINE _Atomic uint64_t word;
@@ -335,11 +337,15 @@ struct tables { /* offsets from the segment's base */
  *               name them. A piece for each matrix and node, `bytes` from byte file_off of slabs.node (seg as
  *               above; any alignment) to byte dst of the card's pool, at most 3 * n_nodes. Until the answer
  *               the slabs stay as they are and the slot is nobody else's.
+ * ORDER_CLEAR   to the worker of the card that hosts the trunk: `layer`, `expert`, which `place` has with
+ *               `epoch`, shall leave. Done: the card's copy of the table has it no longer, and no step is open
+ *               that could have used it (rule 27; gpu-worker/hits.h). Answered out of its turn: later orders
+ *               do not wait for it. What is not there is done as well. On other cards: done at once.
  * CANCEL and RAISE are answered themselves as soon as the pager has seen to them, always "done"; a target
  * that has been answered already is left alone. */
 #define ORDER_PIECES (3u * (2u * MAX_NODES - 1)) /* three matrices, each cut by nodes of a packed file
                                                   * and by nodes of this run */
-enum order_kind { ORDER_READ = 1, ORDER_CANCEL = 2, ORDER_RAISE = 3, ORDER_UPLOAD = 4 };
+enum order_kind { ORDER_READ = 1, ORDER_CANCEL = 2, ORDER_RAISE = 3, ORDER_UPLOAD = 4, ORDER_CLEAR = 5 };
 enum order_prio { PRIO_DEMAND = 0, PRIO_PREFETCH = 1, PRIO_WARM = 2 };
 enum order_flag {
     ORDER_SOFT = 1 /* a failure ends nothing, there is another source: told by CTL_LOG (warning), not
@@ -372,7 +378,7 @@ struct order {
     uint64_t number;
     uint32_t kind, prio;
     uint32_t layer, expert; /* for messages; layer 0xFFFFFFFF: a trunk tensor, expert = its index */
-    uint32_t n_pieces;      /* ORDER_READ: 1 .. ORDER_PIECES, else 0 */
+    uint32_t n_pieces;      /* ORDER_READ, ORDER_UPLOAD: 1 .. ORDER_PIECES, else 0 */
     uint32_t flags;         /* enum order_flag */
     uint64_t target;        /* ORDER_CANCEL, ORDER_RAISE: the order it is about */
     uint64_t epoch;         /* orders to cards: of the expert in `place` */
@@ -485,7 +491,12 @@ static inline uint64_t steps_bytes(const struct geometry *g)
 }
 static inline uint64_t answers_bytes(const struct geometry *g)
 {
-    return sizeof(struct answers) + (uint64_t)g->step_out * g->n_vocab * sizeof(float);
+    return sizeof(struct answers) + (uint64_t)g->step_out * g->n_vocab * sizeof(float) +
+           (uint64_t)g->n_layers * g->n_experts * sizeof(uint32_t);
+}
+static inline _Atomic uint32_t *answer_uses(const struct geometry *g, struct answers *a) /* layer * n_experts + expert */
+{
+    return (_Atomic uint32_t *)(a->data + (uint64_t)g->step_out * g->n_vocab * sizeof(float));
 }
 static inline size_t pager_box_bytes(const struct geometry *g)
 {

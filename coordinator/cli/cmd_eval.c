@@ -124,9 +124,8 @@ static int prepare(struct eval *v, struct err *e)
                        "%zu tokens and %u more do not fit into the context of %u; a larger -c is "
                        "needed",
                        v->n, v->flags.greedy, v->flags.n_ctx);
-    if (v->flags.dump && v->engine.cards.kind == CARDS_EMULATED && v->engine.cards.n == 1 &&
-        !v->engine.cards.bytes && v->engine.cards.trunk != TRUNK_CPU)
-        return err_set(e, -ENOTSUP, "--dump reads the trunk's buffers, which are not here with --cards emu:1; "
+    if (v->flags.dump && v->engine.cards.kind == CARDS_EMULATED && v->engine.cards.trunk != TRUNK_CPU)
+        return err_set(e, -ENOTSUP, "--dump reads the trunk's buffers, which lie in a card's worker; add --trunk cpu, or "
                                     "leave one of them out");
     if ((v->flags.logits && output_open(&v->logits, v->flags.logits, e)) ||
         (v->flags.dump && output_folder(v->flags.dump, e)) ||

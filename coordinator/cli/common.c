@@ -312,6 +312,7 @@ static void put_workers(struct json_out *j, const struct engine_stats *s)
         put_u64(j, "items", w->items);
         if (w->card >= 0) {
             put_u64(j, "card", (uint64_t)w->card);
+            put_u64(j, "trunk", (uint64_t)w->trunk);
             put_u64(j, "came", w->came);
             put_u64(j, "held", w->held);
         }
@@ -396,6 +397,7 @@ void stats_put_engine(struct json_out *j, const struct engine_flags *f, const st
     put_u64(j, "disk_items", s->disk_items);
     put_residency(j, f, s);
     put_u64(j, "card_items", s->card_items);
+    put_u64(j, "own_items", s->own_items);
     put_u64(j, "card_slots", s->card_slots);
     put_u64(j, "card_bytes", s->card_bytes);
     put_u64(j, "uploads", s->uploads);

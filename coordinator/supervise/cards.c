@@ -9,10 +9,16 @@
 #define SCAN 1024u  /* experts looked at in a round */
 #define MOVES 1.0   /* replacements a token in the mean: an upload shares the memory's rate with the decode */
 
-enum slot_state { SLOT_FREE, SLOT_LEAVING, SLOT_UPLOADING, SLOT_RESIDENT };
+enum slot_state {
+    SLOT_FREE,
+    SLOT_CLEARING, /* out of the table; the trunk's card has yet to say that its copy follows */
+    SLOT_LEAVING,  /* a giving that has not been stamped names it */
+    SLOT_UPLOADING,
+    SLOT_RESIDENT
+};
 struct slot {
     enum slot_state state;
-    uint32_t layer, expert; /* LEAVING: who comes next */
+    uint32_t layer, expert; /* CLEARING, LEAVING: who comes next; layer PLACE_NONE: nobody */
     uint32_t slab;          /* UPLOADING: the source */
     uint64_t epoch, order;
 };
@@ -24,7 +30,8 @@ struct cards {
     uint64_t *asked;   /* by the same: last use when it was last considered */
     uint32_t *busy, n_busy; /* slots leaving or uploading */
     uint64_t next_order[MAX_CARDS], next_epoch;
-    uint32_t n_open[MAX_CARDS], n_free;
+    uint32_t n_open[MAX_CARDS], n_free, churn_at;
+    int absent[MAX_CARDS]; /* has no worker now */
     size_t at, fresh; /* the scan: next, and how many are still to be looked at */
     _Atomic uint64_t uploads, bytes, left, came[MAX_CARDS];
     _Atomic uint32_t experts, held[MAX_CARDS];
@@ -51,6 +58,26 @@ static uint32_t place(const struct cards *c, uint32_t i)
     return c->c.geo->n_slabs + i;
 }
 
+/* May an order go to this card now? The answers to all that are open can still be told apart. */
+static int can_order(const struct cards *c, uint32_t card)
+{
+    uint64_t oldest = c->next_order[card];
+
+    for (uint32_t n = 0; n < c->n_busy; n++) {
+        const struct slot *s = &c->slot[c->busy[n]];
+        if (s->state != SLOT_LEAVING && shape(c, c->busy[n])->card == card && s->order < oldest)
+            oldest = s->order;
+    }
+    return !c->absent[card] && order_fits(c->c.geo, c->next_order[card], oldest) &&
+           order_room(c->c.geo, c->c.card[card].answers, c->next_order[card]);
+}
+static void publish(struct cards *c, const struct order *o, uint32_t card)
+{
+    const struct card_channel *ch = &c->c.card[card];
+
+    order_publish(c->c.geo, ch->orders, o, &c->c.bells[ch->bell], &ch->answers->asleep);
+}
+
 /* ---- coming ---- */
 
 /* Node k's rows of a matrix: from where they lie in the slab to where they belong in the slot. */
@@ -75,7 +102,6 @@ static void upload(struct cards *c, uint32_t i, uint32_t layer, uint32_t expert,
 {
     const struct geometry *g = c->c.geo;
     const struct card_slot *to = shape(c, i);
-    const struct card_channel *ch = &c->c.card[to->card];
     struct order o = {.number = c->next_order[to->card]++,
                       .kind = ORDER_UPLOAD,
                       .prio = PRIO_PREFETCH,
@@ -94,7 +120,7 @@ static void upload(struct cards *c, uint32_t i, uint32_t layer, uint32_t expert,
     *slot_of(c, layer, expert) = i;
     policy_enter(c->policy, layer, expert, to->size);
     c->c.hold(c->c.arg, slab, 1);
-    order_publish(g, ch->orders, &o, &c->c.bells[ch->bell], &ch->answers->asleep);
+    publish(c, &o, to->card);
 }
 
 static void arrive(struct cards *c, uint32_t i)
@@ -133,27 +159,44 @@ static void set_free(struct cards *c, uint32_t i)
     c->n_free++;
 }
 
-/* Out of the tables, for another expert; free at once, or when its givings are over. */
+static void set_busy(struct cards *c, uint32_t i, enum slot_state state, uint32_t layer, uint32_t expert, uint64_t order)
+{
+    c->slot[i] = (struct slot){.state = state, .layer = layer, .expert = expert, .order = order};
+    c->busy[c->n_busy++] = i;
+}
+
+/* No copy of the table names it: the header, and it is free at once, or when its givings are over. Returns
+ * whether it is. */
+static int unhead(struct cards *c, uint32_t i)
+{
+    atomic_store_explicit(&table_slot(c->c.tables, i)->header, 0, memory_order_release);
+    steward_ring_workers(c->c.steward);
+    return !named(c, i);
+}
+
+/* Out of the tables, for another expert. */
 static void leave(struct cards *c, uint32_t i, uint32_t layer, uint32_t expert)
 {
     struct slot *s = &c->slot[i];
     uint64_t epoch = 0;
-    uint32_t slab = c->c.in_ram(c->c.arg, s->layer, s->expert, &epoch);
+    uint32_t slab = c->c.in_ram(c->c.arg, s->layer, s->expert, &epoch), card = shape(c, i)->card;
 
     atomic_store_explicit(table_entry(c->c.tables, c->c.geo, s->layer, s->expert),
                           slab == PLACE_NONE ? 0 : ENTRY(slab, epoch), memory_order_release);
-    atomic_store_explicit(&table_slot(c->c.tables, i)->header, 0, memory_order_release);
-    steward_ring_workers(c->c.steward);
     *slot_of(c, s->layer, s->expert) = PLACE_NONE;
     policy_leave(c->policy, s->layer, s->expert);
     atomic_fetch_sub_explicit(&c->experts, 1, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&c->held[shape(c, i)->card], 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&c->held[card], 1, memory_order_relaxed);
     ADD(c->left, 1);
-    if (named(c, i)) {
-        *s = (struct slot){.state = SLOT_LEAVING, .layer = layer, .expert = expert};
-        c->busy[c->n_busy++] = i;
-    } else {
+    if (c->c.trunk == (int)card) {
+        struct order o = {.number = c->next_order[card]++, .kind = ORDER_CLEAR, .layer = s->layer, .expert = s->expert,
+                          .place = place(c, i), .epoch = s->epoch};
+        set_busy(c, i, SLOT_CLEARING, layer, expert, o.number);
+        publish(c, &o, card);
+    } else if (unhead(c, i)) {
         set_free(c, i);
+    } else {
+        set_busy(c, i, SLOT_LEAVING, layer, expert, 0);
     }
 }
 
@@ -162,7 +205,8 @@ static int may_leave(void *arg, uint32_t layer, uint32_t expert)
     struct cards *c = arg;
     uint32_t i = *slot_of(c, layer, expert);
 
-    return c->slot[i].state == SLOT_RESIDENT && c->n_open[shape(c, i)->card] < OPEN_MAX;
+    return c->slot[i].state == SLOT_RESIDENT && c->n_open[shape(c, i)->card] < OPEN_MAX &&
+           can_order(c, shape(c, i)->card);
 }
 
 /* ---- who goes ---- */
@@ -176,8 +220,8 @@ static uint32_t free_slot(const struct cards *c, uint32_t size)
 
     for (uint32_t i = 0; i < c->c.geo->n_slots; i++) {
         uint32_t card = shape(c, i)->card, load = GET(c->held[card]) + c->n_open[card];
-        if (c->slot[i].state != SLOT_FREE || shape(c, i)->size != size || c->n_open[card] >= OPEN_MAX ||
-            !order_room(c->c.geo, c->c.card[card].answers, c->next_order[card]) || load >= least)
+        if (c->slot[i].state != SLOT_FREE || shape(c, i)->size != size || load >= least ||
+            c->n_open[card] >= OPEN_MAX || !can_order(c, card))
             continue;
         best = i;
         least = load;
@@ -211,7 +255,7 @@ static int consider(struct cards *c, uint32_t layer, uint32_t expert, uint32_t s
 static int can_upload(const struct cards *c)
 {
     for (uint32_t k = 0; k < c->c.plan->n_cards; k++)
-        if (c->n_open[k] < OPEN_MAX)
+        if (c->n_open[k] < OPEN_MAX && !c->absent[k])
             return 1;
     return 0;
 }
@@ -245,12 +289,33 @@ static void come_next(struct cards *c, uint32_t i)
     uint32_t slab;
     uint64_t epoch;
 
-    if (*slot_of(c, next.layer, next.expert) != PLACE_NONE)
+    if (next.layer == PLACE_NONE || *slot_of(c, next.layer, next.expert) != PLACE_NONE)
         return;
     slab = c->c.in_ram(c->c.arg, next.layer, next.expert, &epoch);
-    if (slab != PLACE_NONE && order_room(c->c.geo, c->c.card[shape(c, i)->card].answers,
-                                         c->next_order[shape(c, i)->card]))
+    if (slab != PLACE_NONE && c->n_open[shape(c, i)->card] < OPEN_MAX && can_order(c, shape(c, i)->card))
         upload(c, i, next.layer, next.expert, slab);
+}
+
+/* A slot that waits for something. 1: the wait is over, and it is what comes next. */
+static int advance_one(struct cards *c, uint32_t i)
+{
+    struct slot *s = &c->slot[i];
+    uint32_t card = shape(c, i)->card;
+    int answer = s->state == SLOT_LEAVING ? 0 : order_answer(c->c.geo, c->c.card[card].answers, s->order);
+
+    if (s->state == SLOT_LEAVING)
+        return !named(c, i);
+    if (answer < 0) { /* the worker's own line ends the run from the watching thread */
+        sleep(1);
+        watch_fatal(*c->c.watch, "card %u: layer %u expert %u cannot be %s", card, s->layer, s->expert,
+                    s->state == SLOT_CLEARING ? "cleared" : "uploaded");
+    }
+    if (!answer)
+        return 0;
+    if (s->state == SLOT_UPLOADING || unhead(c, i))
+        return 1;
+    s->state = SLOT_LEAVING;
+    return 0;
 }
 
 static int advance(struct cards *c)
@@ -259,34 +324,38 @@ static int advance(struct cards *c)
 
     for (uint32_t n = 0; n < c->n_busy;) {
         uint32_t i = c->busy[n];
-        struct slot *s = &c->slot[i];
-        if (s->state == SLOT_LEAVING) {
-            if (named(c, i)) {
-                n++;
-                continue;
-            }
-            c->busy[n] = c->busy[--c->n_busy];
-            set_free(c, i);
-            come_next(c, i);
-            moved = 1;
+        if (!advance_one(c, i)) {
+            n++;
             continue;
-        } else {
-            uint32_t card = shape(c, i)->card;
-            int answer = order_answer(c->c.geo, c->c.card[card].answers, s->order);
-            if (!answer) {
-                n++;
-                continue;
-            }
-            if (answer < 0) { /* the worker's own line ends the run from the watching thread */
-                sleep(1);
-                watch_fatal(*c->c.watch, "card %u: layer %u expert %u cannot be uploaded", card, s->layer,
-                            s->expert);
-            }
-            arrive(c, i);
         }
         c->busy[n] = c->busy[--c->n_busy];
         moved = 1;
+        if (c->slot[i].state == SLOT_UPLOADING) {
+            arrive(c, i);
+        } else {
+            set_free(c, i);
+            come_next(c, i);
+        }
     }
+    return moved;
+}
+
+/* Tests: the next residents of each card leave, whatever they are worth. */
+static int churn(struct cards *c)
+{
+    const struct card_plan *p = c->c.plan;
+    int moved = 0;
+
+    for (uint32_t k = 0; k < p->n_cards; k++)
+        for (uint32_t n = 0, left = c->c.churn; left && n < p->slot0[k + 1] - p->slot0[k]; n++) {
+            uint32_t i = p->slot0[k] + (c->churn_at + n) % (p->slot0[k + 1] - p->slot0[k]);
+            if (c->slot[i].state != SLOT_RESIDENT || !can_order(c, k))
+                continue;
+            leave(c, i, PLACE_NONE, 0);
+            moved = 1;
+            left--;
+        }
+    c->churn_at += c->c.churn;
     return moved;
 }
 
@@ -294,6 +363,8 @@ int cards_round(struct cards *c, int news)
 {
     int moved = advance(c);
 
+    if (c->c.churn)
+        moved |= churn(c);
     if (moved || news)
         c->fresh = n_experts(c);
     moved |= scan(c);
@@ -305,7 +376,7 @@ int cards_look(const struct cards *c)
 {
     for (uint32_t n = 0; n < c->n_busy; n++) {
         const struct slot *s = &c->slot[c->busy[n]];
-        if (s->state == SLOT_UPLOADING &&
+        if (s->state != SLOT_LEAVING &&
             order_answer(c->c.geo, c->c.card[shape(c, c->busy[n])->card].answers, s->order))
             return 1;
     }
@@ -325,6 +396,66 @@ uint32_t cards_place(const struct cards *c, uint32_t layer, uint32_t expert, uin
 uint32_t cards_outbox(const struct cards *c, uint32_t place)
 {
     return c->c.card[shape(c, place - c->c.geo->n_slabs)->card].outbox;
+}
+
+/* ---- a card's worker has gone ---- */
+
+/* Who waits for an order of the dead waits no longer. */
+static void forget_order(struct cards *c, uint32_t i)
+{
+    struct slot *s = &c->slot[i];
+
+    if (s->state == SLOT_UPLOADING) {
+        c->c.hold(c->c.arg, s->slab, -1);
+        *slot_of(c, s->layer, s->expert) = PLACE_NONE;
+        policy_leave(c->policy, s->layer, s->expert);
+        c->n_open[shape(c, i)->card]--;
+    }
+    s->state = SLOT_LEAVING;
+    s->layer = PLACE_NONE;
+    atomic_store_explicit(&table_slot(c->c.tables, i)->header, 0, memory_order_release);
+}
+
+void cards_lost(struct cards *c, uint32_t card)
+{
+    const struct card_plan *p = c->c.plan;
+    struct card_channel *ch = &c->c.card[card];
+
+    c->absent[card] = 1;
+    atomic_store_explicit(table_card(c->c.tables, card), 0, memory_order_release);
+    for (uint32_t n = 0; n < c->n_busy; n++)
+        if (shape(c, c->busy[n])->card == card && c->slot[c->busy[n]].state != SLOT_LEAVING)
+            forget_order(c, c->busy[n]);
+    for (uint32_t i = p->slot0[card]; i < p->slot0[card + 1]; i++) {
+        struct slot *s = &c->slot[i];
+        uint64_t epoch = 0;
+        uint32_t slab;
+        if (s->state != SLOT_RESIDENT)
+            continue;
+        slab = c->c.in_ram(c->c.arg, s->layer, s->expert, &epoch);
+        atomic_store_explicit(table_entry(c->c.tables, c->c.geo, s->layer, s->expert),
+                              slab == PLACE_NONE ? 0 : ENTRY(slab, epoch), memory_order_release);
+        atomic_store_explicit(&table_slot(c->c.tables, i)->header, 0, memory_order_release);
+        *slot_of(c, s->layer, s->expert) = PLACE_NONE;
+        policy_leave(c->policy, s->layer, s->expert);
+        atomic_fetch_sub_explicit(&c->experts, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&c->held[card], 1, memory_order_relaxed);
+        set_busy(c, i, SLOT_LEAVING, PLACE_NONE, 0, 0);
+    }
+    for (uint64_t n = c->next_order[card] > c->c.geo->order_slots ? c->next_order[card] - c->c.geo->order_slots : 1;
+         n < c->next_order[card]; n++) /* what it has not answered is answered for it */
+        if (!order_answer(c->c.geo, ch->answers, n))
+            order_done(c->c.geo, ch->answers, n, ORDER_WHY_CANCELLED, 0);
+    steward_worker(c->c.steward, ch->outbox, c->c.box[ch->outbox], WORKER_REAPED);
+}
+
+void cards_back(struct cards *c, uint32_t card, uint32_t outbox)
+{
+    c->c.card[card].outbox = outbox;
+    steward_worker(c->c.steward, outbox, c->c.box[outbox], WORKER_LIVE);
+    atomic_store_explicit(table_card(c->c.tables, card), outbox, memory_order_release);
+    c->absent[card] = 0;
+    c->fresh = n_experts(c);
 }
 
 struct policy *cards_policy(struct cards *c)

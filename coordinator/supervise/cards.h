@@ -5,10 +5,11 @@
  * names the slot; what is left of it in RAM is RAM's business (the copy stays where all experts fit, else it
  * is the first to be overwritten). When it leaves, the entry names the slab again, or nothing.
  *
- * Order of stores, as for a slab (shm/model/README.md rules 10 and 13; a card whose calls all come by the
+ * Order of stores, as for a slab (shm/model/README.md rules 10, 13 and 27; a card whose calls all come by the
  * ring has no table of its own, so that the header is what confirms that it has left):
  *   coming   slab held; order; the card's answer; header; entry; slab let go
- *   leaving  entry; header; workers rung; fence; givings over; only then the slot is anybody's */
+ *   leaving  entry; on the trunk's card the order "clear" and its answer; header; workers rung; fence; givings
+ *            over; only then the slot is anybody's */
 #pragma once
 #include "coordinator/residency/card_plan.h"
 #include "coordinator/supervise/watch.h"
@@ -29,7 +30,10 @@ struct cards_config { /* borrowed until cards_close */
     struct watch **watch;
     const struct card_plan *plan;
     const uint8_t *size_of; /* by layer: its experts' class in the plan */
-    const struct card_channel *card;
+    struct outbox *const *box; /* by outbox number */
+    struct card_channel *card; /* the outbox is stored here again when a card has another worker */
+    int trunk;               /* the card that hosts the trunk; -1: none */
+    uint32_t churn;          /* tests: so many experts leave each card in every round, used or not */
     /* RAM's side */
     void *arg;
     /* the slab in which the expert's bytes are whole now, and its epoch; PLACE_NONE */
@@ -52,6 +56,11 @@ uint32_t cards_outbox(const struct cards *c, uint32_t place);
 int cards_round(struct cards *c, int news);
 /* Is there an answer that no round has seen? */
 int cards_look(const struct cards *c);
+
+/* The card's worker is reaped and all of its calls' items are stamped or retired: nothing lies there any more,
+ * and nothing is sent there until it is back, with another outbox, behind every order. */
+void cards_lost(struct cards *c, uint32_t card);
+void cards_back(struct cards *c, uint32_t card, uint32_t outbox);
 
 struct cards_stats { /* any thread */
     uint32_t slots, experts; /* slots of all cards; taken by an expert that can be used */

@@ -67,6 +67,8 @@ struct paging {
     struct counters count;
     pthread_t thread;
     _Atomic int stop;
+    _Atomic uint64_t asked, done; /* about a card's worker: the main thread counts asked, we done */
+    uint32_t about_card, about_outbox; /* before asked; outbox 0: it is lost */
 };
 
 static size_t expert_at(const struct paging *p, uint32_t layer, uint32_t expert)
@@ -616,6 +618,8 @@ static int serve(struct paging *p)
 {
     int moved = 0;
 
+    if (p->c.own_uses)
+        p->c.own_uses(p->c.arg);
     if (p->c.uses)
         add(&p->count.lost_uses, uses_drain_both(p->c.uses, p->policy, p->cards ? cards_policy(p->cards) : NULL));
     if (p->policy)
@@ -660,7 +664,8 @@ static int look(void *arg)
 {
     struct paging *p = arg;
 
-    if (atomic_load_explicit(&p->stop, memory_order_relaxed))
+    if (atomic_load_explicit(&p->stop, memory_order_relaxed) ||
+        atomic_load_explicit(&p->asked, memory_order_acquire) != atomic_load_explicit(&p->done, memory_order_relaxed))
         return LOOK_FOUND;
     if (atomic_load_explicit(p->c.disk_call, memory_order_acquire) >= steward_cursor(p->steward))
         return LOOK_FOUND;
@@ -688,6 +693,19 @@ static int look(void *arg)
     return LOOK_NOTHING;
 }
 
+static void about_card(struct paging *p)
+{
+    uint64_t asked = atomic_load_explicit(&p->asked, memory_order_acquire);
+
+    if (asked == atomic_load_explicit(&p->done, memory_order_relaxed))
+        return;
+    if (p->about_outbox)
+        cards_back(p->cards, p->about_card, p->about_outbox);
+    else
+        cards_lost(p->cards, p->about_card);
+    atomic_store_explicit(&p->done, asked, memory_order_release);
+}
+
 static void *run(void *arg)
 {
     struct paging *p = arg;
@@ -700,7 +718,8 @@ static void *run(void *arg)
         int moved, arrived;
         if (steward_follow(p->steward, now_ns(), &e) < 0)
             watch_fatal(*p->c.watch, "steward: %s", e.msg);
-        p->stuck = 0;
+        about_card(p);
+        p->stuck = p->c.churn != 0;
         arrived = moved = advance(p);
         moved |= serve(p);
         moved |= read_ahead(p);
@@ -848,7 +867,10 @@ static int start_cards(struct paging *p, struct err *e)
                              .watch = p->c.watch,
                              .plan = p->c.cards,
                              .size_of = p->c.card_size_of,
+                             .box = p->c.outbox,
                              .card = p->c.card,
+                             .trunk = p->c.trunk_card,
+                             .churn = p->c.churn,
                              .arg = p,
                              .in_ram = in_ram,
                              .hold = hold,
@@ -945,6 +967,28 @@ void paging_stop(struct paging *p)
     pthread_join(p->thread, NULL);
     atomic_store_explicit(&p->c.board->watch, 0, memory_order_release);
     free_all(p);
+}
+
+static void ask_about(struct paging *p, uint32_t card, uint32_t outbox)
+{
+    uint64_t asked = atomic_load_explicit(&p->asked, memory_order_relaxed) + 1;
+    uint32_t round = 0;
+
+    p->about_card = card;
+    p->about_outbox = outbox;
+    atomic_store_explicit(&p->asked, asked, memory_order_release);
+    ring_steward(p);
+    while (atomic_load_explicit(&p->done, memory_order_acquire) != asked)
+        if (!wait_round(&round, 1))
+            usleep(200);
+}
+void paging_card_lost(struct paging *p, uint32_t card)
+{
+    ask_about(p, card, 0);
+}
+void paging_card_back(struct paging *p, uint32_t card, uint32_t outbox)
+{
+    ask_about(p, card, outbox);
 }
 
 const struct steward_counters *paging_counters(const struct paging *p)

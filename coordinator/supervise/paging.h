@@ -37,7 +37,10 @@ struct paging_config { /* borrowed until paging_stop */
     struct uses *uses;      /* of the trunk's calls; NULL where every expert is resident and no card */
     const struct card_plan *cards;        /* n_cards 0: none */
     const uint8_t *card_size_of;
-    const struct card_channel *card;      /* of each */
+    struct card_channel *card;            /* of each */
+    int trunk_card;                       /* the one that hosts the trunk; -1 */
+    uint32_t churn;                       /* tests: cards_config */
+    void (*own_uses)(void *arg);          /* tells `uses` of what no call tells; NULL */
     const struct ahead *ahead; /* what the trunk foresees; NULL: nothing is read ahead */
     struct heat_keeper *heat; /* NULL: nothing is known from earlier runs, and nothing kept */
 };
@@ -65,6 +68,10 @@ struct paging_stats { /* since the start */
     int warm;            /* warm reads are still to come */
     struct cards_stats cards;
 };
+/* Main thread: the worker of a card that hosts the trunk is reaped and its calls are buried; it has a successor,
+ * which follows. Return when the tables say so. */
+void paging_card_lost(struct paging *p, uint32_t card);
+void paging_card_back(struct paging *p, uint32_t card, uint32_t outbox);
 /* Any thread. */
 void paging_stats(const struct paging *p, struct paging_stats *s);
 

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "coordinator/supervise/trunk_host.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@ struct trunk_host {
     struct trunk_host_config c;
     struct seg steps, answers, program;
     struct worker w;
-    uint32_t outbox;      /* of the present host */
+    uint32_t life;        /* of the present host: which of the card's workers it is */
     uint64_t record;      /* last one published */
     uint64_t state;       /* version of the state that the host has */
     uint32_t *token;      /* by position: the sequence so far, as the host's state has it */
@@ -42,25 +43,35 @@ static struct answers *answers_of(const struct trunk_host *h)
     return h->answers.base;
 }
 
+static uint32_t outbox_of(const struct trunk_host *h)
+{
+    return card_outbox(h->c.card, h->life);
+}
+
+/* first: number of its first call. */
 static int start(struct trunk_host *h, uint64_t first, struct err *e)
 {
-    struct worker_seg s[80];
+    struct worker_seg s[CHILD_SEGS];
     char text[CTL_TEXT];
-    size_t n = 0, at;
+    size_t n = h->c.segs(h->c.arg, outbox_of(h), s), at;
     int rc;
 
-    for (; n < h->c.n_segs; n++)
-        s[n] = h->c.seg[n];
+    assert(n <= TRUNK_HOST_SEGS);
     s[n++] = (struct worker_seg){&h->steps, 0};
     s[n++] = (struct worker_seg){&h->answers, 1};
     s[n++] = (struct worker_seg){&h->program, 0};
-    rc = spawn_worker("conclave-gpu", "card emu 0", h->outbox, s, n, &h->w, e);
+    rc = spawn_worker("conclave-gpu", h->c.name, outbox_of(h), s, n, &h->w, e);
     if (rc)
         return rc;
-    at = (size_t)snprintf(text, sizeof text, "threads=%u cpus=", h->c.threads);
+    at = (size_t)snprintf(text, sizeof text, "card=%u device=%s trunk=%llu team=%u", h->c.card, h->c.device,
+                          (unsigned long long)h->record, h->c.threads);
     for (uint32_t i = 0; i < h->c.threads && at < sizeof text; i++)
-        at += (size_t)snprintf(text + at, sizeof text - at, "%s%d", i ? "," : "", h->c.cpu[i]);
-    struct ctl_msg m = {.kind = CTL_START, .a = first, .b = h->record};
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%d", i ? "," : ":", h->c.cpu[i]);
+    if (at < sizeof text)
+        snprintf(text + at, sizeof text - at, " threads=%u cpus=- shared=1", h->c.expert_threads);
+    struct ctl_msg m = {.kind = CTL_START,
+                        .a = first - 1,
+                        .b = atomic_load_explicit(&h->c.amends->head, memory_order_acquire)};
     snprintf(m.text, sizeof m.text, "%s", text);
     ctl_send(h->w.ctl, &m, -1); /* it has gone: its last words follow */
     rc = spawn_wait_ready(&h->w, e);
@@ -68,7 +79,7 @@ static int start(struct trunk_host *h, uint64_t first, struct err *e)
         spawn_kill(&h->w);
         return rc;
     }
-    struct board_proc *p = &h->c.board->proc[h->outbox];
+    struct board_proc *p = &h->c.board->proc[outbox_of(h)];
     atomic_store(&p->pid, (uint32_t)h->w.pid);
     atomic_store(&p->role, 3);
     atomic_store(&p->alive, 1);
@@ -87,7 +98,6 @@ int trunk_host_open(const struct trunk_host_config *c, struct trunk_host **out, 
     h->c = *c;
     h->w = (struct worker){.pidfd = -1, .ctl = -1};
     h->steps.fd = h->answers.fd = h->program.fd = -1;
-    h->outbox = c->first_outbox;
     h->n_replay = c->geo->step_tokens;
     h->token = malloc((size_t)c->geo->n_ctx * sizeof *h->token);
     h->replay = malloc(h->n_replay * sizeof *h->replay);
@@ -118,7 +128,7 @@ const struct worker *trunk_host_worker(const struct trunk_host *h)
 {
     return &h->w;
 }
-const struct answers *trunk_host_answers(const struct trunk_host *h)
+struct answers *trunk_host_answers(const struct trunk_host *h)
 {
     return answers_of(h);
 }
@@ -239,20 +249,22 @@ static void succeed(struct trunk_host *h, const char *how)
     struct err e = {0};
 
     hear(h, text, sizeof text);
-    atomic_store(&h->c.board->proc[h->outbox].alive, 0);
+    atomic_store(&h->c.board->proc[outbox_of(h)].alive, 0);
     h->w.pid = 0;
     spawn_kill(&h->w); /* its descriptors */
     first = calls_bury(h->c.geo, h->c.calls, &open);
-    h->outbox++;
+    h->c.lost(h->c.arg);
+    atomic_store_explicit(&answers_of(h)->ringing, 0, memory_order_relaxed);
     h->state = 0;
-    if (h->outbox >= card_outbox(0, CARD_LIVES))
-        watch_fatal(*h->c.watch, "card emu 0: no numbers are left for another host of the trunk");
+    if (++h->life >= CARD_LIVES)
+        watch_fatal(*h->c.watch, "%s: no numbers are left for another worker", h->c.name);
     if (start(h, first, &e))
-        watch_fatal(*h->c.watch, "card emu 0 (pid %d) %s%s; another cannot start: %s", pid, how, text, e.msg);
+        watch_fatal(*h->c.watch, "%s (pid %d) %s%s; another cannot start: %s", h->c.name, pid, how, text, e.msg);
+    h->c.back(h->c.arg, outbox_of(h));
     fprintf(stderr,
-            "conclave: card emu 0 (pid %d) %s%s; %u open call%s retired, pid %d goes on with call %llu, %u "
+            "conclave: %s (pid %d) %s%s; %u open call%s retired, pid %d goes on with call %llu, %u "
             "tokens are played again\n",
-            pid, how, text, open, open == 1 ? "" : "s", (int)h->w.pid, (unsigned long long)first, h->n);
+            h->c.name, pid, how, text, open, open == 1 ? "" : "s", (int)h->w.pid, (unsigned long long)first, h->n);
 }
 
 const float *trunk_host_step(struct trunk_host *h, const struct step *s)
@@ -265,7 +277,7 @@ const float *trunk_host_step(struct trunk_host *h, const struct step *s)
     while (play(h, s, how, sizeof how)) {
         do {
             if (++tries == MOST_TRIES)
-                watch_fatal(*h->c.watch, "card emu 0 %s; a step failed %d times, the run ends", how, tries);
+                watch_fatal(*h->c.watch, "%s %s; a step failed %d times, the run ends", h->c.name, how, tries);
             succeed(h, how);
         } while (replay(h, how, sizeof how));
     }

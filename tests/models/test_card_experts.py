@@ -54,8 +54,8 @@ for number, (name, model, tokens) in enumerate(prompts()):
                     check(s["card_slots"] >= cards and s["uploads"] >= min(s["card_slots"], s["experts"]) - s["card_moves"] - 1 or
                           part == 100, "%s: %d uploads to %d slots" % (what, s["uploads"], s["card_slots"]))
                     # one expert of four is surely used; a single one may not be
-                    check(all(w["items"] > 0 for w in workers if w["came"] * 4 >= s["experts"]) and
-                          (s["card_items"] > 0 or part == 10), "%s: a card without items: %s" % (what, workers))
+                    check(all(w["items"] > 0 for w in workers if w["held"] * 4 >= s["experts"]) and
+                          (s["card_items"] + s["own_items"] > 0 or part == 10), "%s: a card without items: %s" % (what, workers))
                     check(s["expert_reads"] == s["experts"], "%s: %d reads" % (what, s["expert_reads"]))
                 # a part in RAM: an expert goes to a card after it was read
                 if batch > 1 and part == 50:
@@ -66,7 +66,7 @@ for number, (name, model, tokens) in enumerate(prompts()):
                 if got and batch == 1 and len(tokens) >= 20:
                     s, workers = got
                     check(any(w["came"] > 0 for w in workers), "%s: nothing came to a card: %s" % (what, workers))
-                    check(s["card_items"] > 0, "%s: no item went to a card" % what)
+                    check(s["card_items"] + s["own_items"] > 0, "%s: no item went to a card" % what)
 
 for value in ("emu", "emu:", "emu:0", "emu:17", "emu:1:", "emu:1:x", "emu:1:0", "emu:-1", "0,", "nvidia"):
     p = conclave("eval", "-m", model, "--tokens", "1", "--cards", value)

@@ -8,9 +8,14 @@
 #include "kernels/moe/moe.h"
 
 #define MAX_TOP_K 64
+#define OWN 0xFFFFu /* in item_of: the row is made here */
 
-struct open_call {
-    struct call call;
+struct open_call { /* of one sub-call */
+    struct call call;              /* seq 0: nothing of it is published */
+    struct moe_own_call own;       /* what is computed here */
+    struct call_item *own_items;   /* NULL: never anything */
+    struct call_pair *own_pairs, *pairs;
+    float *own_rows;
     uint32_t token0;               /* first of the layer's tokens in this sub-call */
     uint32_t n_direct;             /* outboxes named by the call itself */
     uint16_t direct[MAX_NODES + MAX_CARDS];
@@ -28,12 +33,22 @@ struct moe {
     uint32_t *count; /* scratch, by expert */
     /* the layer in work */
     uint32_t layer, used, n_tokens, next_token, sub_tokens;
-    uint64_t first_open; /* oldest call not retired; == next: none */
+    uint64_t first_sub, next_sub; /* sub-calls not finished; numbers of calls go to those that are published */
     const float *x;
     const int32_t *ids;
     float *keep;
     struct moe_counters count_of;
 };
+
+/* Room for what is computed here. */
+static int own_open(struct open_call *o, const struct geometry *g)
+{
+    o->own_items = malloc(g->max_items * sizeof *o->own_items);
+    o->own_pairs = malloc(g->max_pairs * sizeof *o->own_pairs);
+    o->pairs = malloc(g->max_pairs * sizeof *o->pairs);
+    o->own_rows = malloc((size_t)g->max_pairs * g->n_embd * sizeof *o->own_rows);
+    return !o->own_items || !o->own_pairs || !o->pairs || !o->own_rows;
+}
 
 int moe_open(const struct moe_config *c, struct moe **out, struct err *e)
 {
@@ -46,7 +61,7 @@ int moe_open(const struct moe_config *c, struct moe **out, struct err *e)
     if (!m)
         return err_set(e, -ENOMEM, "no memory for the experts' calls");
     m->c = *c;
-    m->next = m->first_open = c->first;
+    m->next = c->first;
     m->count = malloc((g->n_experts + 1) * sizeof *m->count);
     for (uint32_t i = 0; i < CALLS_IN_FLIGHT; i++) {
         struct open_call *o = &m->open[i];
@@ -54,7 +69,7 @@ int moe_open(const struct moe_config *c, struct moe **out, struct err *e)
         o->call.pairs = malloc(g->max_pairs * sizeof *o->call.pairs);
         o->box = malloc((size_t)g->max_items * g->n_nodes * sizeof *o->box);
         o->item_of = malloc(g->max_pairs * sizeof *o->item_of);
-        if (!m->count || !o->call.items || !o->call.pairs || !o->box || !o->item_of) {
+        if (!m->count || !o->call.items || !o->call.pairs || !o->box || !o->item_of || (c->own.hit && own_open(o, g))) {
             moe_close(m);
             return err_set(e, -ENOMEM, "no memory for the experts' calls");
         }
@@ -70,6 +85,10 @@ void moe_close(struct moe *m)
     for (uint32_t i = 0; i < CALLS_IN_FLIGHT; i++) {
         free(m->open[i].call.items);
         free(m->open[i].call.pairs);
+        free(m->open[i].own_items);
+        free(m->open[i].own_pairs);
+        free(m->open[i].pairs);
+        free(m->open[i].own_rows);
         free(m->open[i].box);
         free(m->open[i].item_of);
     }
@@ -128,6 +147,40 @@ static void make_items(struct moe *m, struct open_call *o, uint32_t t0, uint32_t
     }
     o->call.head.n_items = n_items;
     o->call.head.n_pairs = pairs;
+}
+
+/* Takes what lies on our own card out of the call. */
+static void take_own(struct moe *m, struct open_call *o)
+{
+    struct call_head *h = &o->call.head;
+    const struct call_pair *all = o->call.pairs;
+    uint32_t n_items = h->n_items, n_pairs = 0, own_pairs = 0, own = 0, left = 0;
+
+    for (uint32_t i = 0; i < n_items; i++) {
+        struct call_item it = o->call.items[i];
+        uint32_t place = m->c.own.hit(m->c.own.arg, m->layer, it.expert, it.n_pairs);
+        struct call_pair *to = place == PLACE_NONE ? o->pairs + n_pairs : o->own_pairs + own_pairs;
+        for (uint32_t k = 0; k < it.n_pairs; k++) {
+            to[k] = all[it.pair0 + k];
+            o->item_of[to[k].token * m->used + to[k].rank] = (uint16_t)(place == PLACE_NONE ? left : OWN);
+        }
+        if (place == PLACE_NONE) {
+            it.pair0 = n_pairs;
+            n_pairs += it.n_pairs;
+            o->call.items[left++] = it;
+        } else {
+            it.place = place;
+            it.pair0 = own_pairs;
+            own_pairs += it.n_pairs;
+            o->own_items[own++] = it;
+        }
+    }
+    memcpy(o->call.pairs, o->pairs, n_pairs * sizeof *o->pairs);
+    h->n_items = left;
+    h->n_pairs = n_pairs;
+    o->own = (struct moe_own_call){m->layer, m->used, own, o->own_items, o->own_pairs,
+                                   m->x + (size_t)o->token0 * m->c.geo->n_embd, o->own_rows};
+    m->count_of.own_items += own;
 }
 
 /* The card that has the place; -1: it is a slab. */
@@ -218,9 +271,9 @@ static void ring_all(struct moe *m, uint64_t n, const struct open_call *o)
 static void publish_next(struct moe *m)
 {
     const struct geometry *g = m->c.geo;
-    struct open_call *o = call_of(m, m->next);
+    struct open_call *o = call_of(m, m->next_sub++);
     uint32_t t0 = m->next_token, n = m->n_tokens - t0;
-    uint64_t half = (m->next % CALLS_IN_FLIGHT) * g->acts_half;
+    uint64_t half = (m->next % CALLS_IN_FLIGHT) * g->acts_half; /* at most so many are open */
 
     if (n > m->sub_tokens)
         n = m->sub_tokens;
@@ -229,6 +282,13 @@ static void publish_next(struct moe *m)
     o->call.head = (struct call_head){
         .seq = m->next, .layer = m->layer, .n_tokens = n, .top_k = m->used, .acts = half};
     make_items(m, o, t0, n);
+    m->next_token += n;
+    if (m->c.own.hit)
+        take_own(m, o);
+    if (!o->call.head.n_items) { /* numbers go on without a gap (rule 22) */
+        o->call.head.seq = 0;
+        return;
+    }
     find_owners(m, o);
     memcpy((uint8_t *)m->c.acts + half, m->x + (size_t)t0 * g->n_embd,
            (size_t)n * g->n_embd * sizeof(float));
@@ -237,7 +297,6 @@ static void publish_next(struct moe *m)
         ring_all(m, m->next, o);
     else
         bell_ring(&m->c.bells[PROC_STEWARD], &m->c.board->asleep_steward);
-    m->next_token += n;
     m->next++;
     m->count_of.calls++;
     m->count_of.items += o->call.head.n_items;
@@ -264,7 +323,7 @@ void moe_begin(struct moe *m, uint32_t layer, uint32_t used, const float *x, con
     m->n_tokens = n_tokens;
     m->next_token = 0;
     m->sub_tokens = (n_tokens + parts - 1) / parts; /* equal token ranges */
-    while (m->next_token < n_tokens && m->next - m->first_open < CALLS_IN_FLIGHT)
+    while (m->next_token < n_tokens && m->next_sub - m->first_sub < CALLS_IN_FLIGHT)
         publish_next(m);
     m->count_of.call_ns += now_ns() - start;
 }
@@ -358,7 +417,7 @@ static void wait_complete(struct moe *m, struct open_call *o)
     uint32_t round = 0;
     uint64_t start;
 
-    if (complete(m, o))
+    if (!o->call.head.seq || complete(m, o))
         return;
     start = now_ns();
     while (!complete(m, o)) {
@@ -388,8 +447,10 @@ static void sum_tokens(struct moe *m, struct open_call *o, uint32_t t0, uint32_t
                      r1 = share_row(g->n_embd, k + 1, g->n_nodes);
             for (uint32_t p = 0; p < m->used; p++) {
                 uint32_t pair = t * m->used + p;
-                uint32_t box = o->box[o->item_of[pair] * g->n_nodes + k];
-                rows[p] = outbox_rows(g, m->c.outbox[box], n) + (size_t)pair * g->n_embd + r0;
+                rows[p] = (o->item_of[pair] == OWN
+                               ? o->own_rows
+                               : outbox_rows(g, m->c.outbox[o->box[o->item_of[pair] * g->n_nodes + k]], n)) +
+                          (size_t)pair * g->n_embd + r0;
                 if (m->keep)
                     memcpy(m->keep + ((size_t)at * m->used + p) * g->n_embd + r0, rows[p],
                            (r1 - r0) * sizeof(float));
@@ -405,11 +466,13 @@ void moe_finish(struct moe *m, struct team *t, int thread, int n_threads, int pa
                 const float *weights, float *y)
 {
     /* every thread walks the same sub-calls; only the leader changes m, between two meetings */
-    uint64_t n = m->first_open, last = n + (m->n_tokens + m->sub_tokens - 1) / m->sub_tokens;
+    uint64_t n = m->first_sub, last = n + (m->n_tokens + m->sub_tokens - 1) / m->sub_tokens;
     uint64_t start = thread ? 0 : now_ns();
 
     for (; n < last; n++) {
         struct open_call *o = call_of(m, n);
+        if (o->own.n_items)
+            m->c.own.compute(m->c.own.arg, &o->own, thread, n_threads);
         if (thread == 0)
             wait_complete(m, o);
         if (parallel) {
@@ -422,8 +485,9 @@ void moe_finish(struct moe *m, struct team *t, int thread, int n_threads, int pa
             sum_tokens(m, o, 0, o->call.head.n_tokens, weights, y);
         }
         if (thread == 0) {
-            call_retire(m->c.geo, m->c.calls, n);
-            m->first_open = n + 1;
+            if (o->call.head.seq)
+                call_retire(m->c.geo, m->c.calls, o->call.head.seq);
+            m->first_sub = n + 1;
             if (m->next_token < m->n_tokens)
                 publish_next(m);
         }

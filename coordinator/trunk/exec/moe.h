@@ -9,10 +9,19 @@
 #include "shm/team.h"
 
 struct moe_counters {
-    uint64_t calls, items, disk_items, card_items;
+    uint64_t calls, items, disk_items, card_items; /* published; of these: on disk, on a card */
+    uint64_t own_items; /* not published: the executor's own card had them */
     uint64_t call_ns; /* from the making of a layer's calls to the end of its sum, the leader's time */
     uint64_t wait_ns; /* of that: it had nothing to do but wait for stamps */
     uint64_t sleeps, net_finds;
+};
+
+struct moe_own_call {
+    uint32_t layer, used, n_items;
+    const struct call_item *item;  /* place, pair0, n_pairs */
+    const struct call_pair *pair;
+    const float *x;
+    float *rows;
 };
 
 /* Who wants to know what is chosen; a NULL is nobody. Called by the leader, before the call is published. */
@@ -22,6 +31,16 @@ struct moe_told {
     void (*expert)(void *arg, uint32_t layer, uint32_t expert, uint32_t n_tokens);
     void (*foreseen)(void *arg, uint32_t layer, const uint32_t *experts, uint32_t n);
     const int *foresee; /* the leader's: not 0 while it is worth the trouble; NULL: never */
+    void *arg;
+};
+/* Experts that lie on the executor's own card are computed here and never published. hit NULL: there is none. */
+struct moe_own {
+    /* Leader: does it lie there in this step (gpu-worker/hits.h)? Its place; PLACE_NONE. n_tokens of the call
+     * use it if so. */
+    uint32_t (*hit)(void *arg, uint32_t layer, uint32_t expert, uint32_t n_tokens);
+    /* thread's part of the items' rows: pair p of an item goes to rows (token * used + rank, n_embd). x is the
+     * call's (n_tokens, n_embd). Every thread that moe_finish has, each with its own `thread`. */
+    void (*compute)(void *arg, const struct moe_own_call *c, int thread, int n_threads);
     void *arg;
 };
 struct moe_config {
@@ -37,6 +56,7 @@ struct moe_config {
     uint32_t n_cards;                /* slots from card_slot0[c] on are card c's; its worker: table_card */
     uint32_t card_slot0[MAX_CARDS];
     struct moe_told told;
+    struct moe_own own;
     uint64_t first;                  /* number of the first call: 1, or where a dead executor's end */
     int rings;                       /* 1: wakes the owners of its calls, and the steward for items on disk;
                                       * 0: only the steward, which follows every call then (executor in a worker) */
