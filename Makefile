@@ -155,7 +155,8 @@ $(B)/test/%: $(B)/obj/%.o $(B)/lib/all.a
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LDFLAGS) -fopenmp -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDLIBS)
 # X_rig.c: what several tests are made of, in no program
-$(B)/test/gpu-worker/calls_rig_test $(B)/cuda/test/gpu-worker/calls_cuda_test: $(B)/obj/gpu-worker/calls_rig.o
+$(B)/test/gpu-worker/calls_rig_test $(B)/cuda/test/gpu-worker/calls_cuda_test \
+    $(B)/cuda/bench/gpu-worker/run_cuda_bench: $(B)/obj/gpu-worker/calls_rig.o
 $(B)/bench/%: $(B)/obj/%.o $(B)/lib/all.a
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LDFLAGS) -fopenmp -o $@ $^ $(LDLIBS)

@@ -170,9 +170,10 @@ static void step(struct rigged *x, uint32_t T, const char *what)
 static void check_model(const char *path, uint32_t max_tokens, uint32_t slots, int rounds)
 {
     static const struct rig_deal deals[] = {
-        {0, 0, 0, 0, 0},      {100, 0, 0, 0, 0},    {50, 0, 0, 0, 0},   {50, 30, 0, 0, 0},
-        {30, 30, 30, 0, 0},   {30, 30, 30, 20, 0},  {50, 0, 0, 50, 0},  {40, 20, 20, 10, 20000},
-        {0, 0, 100, 0, 0},    {10, 0, 0, 0, 20000},
+        {0, 0, 0, 0, 0, 0},        {100, 0, 0, 0, 0, 0},     {50, 0, 0, 0, 10, 0},
+        {50, 30, 0, 0, 10, 0},     {30, 30, 30, 0, 10, 0},   {30, 30, 30, 20, 10, 0},
+        {50, 0, 0, 50, 30, 0},     {40, 20, 20, 10, 10, 20000}, {0, 0, 100, 0, 0, 0},
+        {10, 0, 0, 0, 50, 20000},
     };
     const struct calls_cuda_counters *n;
     struct calls_rig_counts c;
@@ -214,7 +215,7 @@ static void stress(const char *path, uint64_t calls)
     open_rigged(&x, path, 4, 60);
     while (calls_cuda_counters(x.calls)->calls < calls && !test_failed) {
         struct rig_deal d = {nasty_u32(&x.random) % 70, nasty_u32(&x.random) % 50, nasty_u32(&x.random) % 8,
-                             nasty_u32(&x.random) % 4, steps % 3 ? 0u : 50000u};
+                             nasty_u32(&x.random) % 4, 10, steps % 3 ? 0u : 50000u};
         deal(&x, &d);
         for (int i = 0; i < 40 && !test_failed; i++, steps++)
             step(&x, nasty_u32(&x.random) % 8 ? 1 : 1 + nasty_u32(&x.random) % 8, "of many");
@@ -227,7 +228,7 @@ static void stress(const char *path, uint64_t calls)
 /* Nobody works: the wait gives up, when it is told to, and says where. */
 static void nobody(const char *path)
 {
-    struct rig_deal d = {0, 0, 100, 0, 0};
+    struct rig_deal d = {0, 0, 100, 0, 0, 0};
     struct step_token tok = {1, 0, 0};
     uint32_t out = 0;
     struct step s = {1, 1, &tok, &out};

@@ -393,7 +393,7 @@ static void deal_expert(struct rig_more *m, const struct rig_deal *d, uint32_t a
 
     if (chance(m, d->own))
         place = put_on_card(m, 0, layer, expert);
-    if (place != PLACE_NONE && chance(m, 90))
+    if (place != PLACE_NONE && !chance(m, d->strange))
         own = ENTRY(place, m->epoch);
     if (place == PLACE_NONE && chance(m, d->card))
         place = put_on_card(m, 1, layer, expert);
@@ -433,7 +433,10 @@ void calls_rig_counts(const struct calls_rig *r, struct calls_rig_counts *c)
     const struct rig_more *m = r->more;
     const struct steward_counters *s = steward_counters(m->steward);
 
-    *c = (struct calls_rig_counts){.amendments = s->amendments, .declined = s->declines, .late = s->late};
+    *c = (struct calls_rig_counts){.amendments = s->amendments,
+                                   .declined = s->declines,
+                                   .late = s->late,
+                                   .work_ns = atomic_load(&r->outbox[PROC_FIRST_WORKER]->count.work_ns)};
     for (uint32_t i = 0; i < m->n_workers; i++) {
         const struct outbox *o = r->outbox[m->worker[i].number];
         c->net_finds += atomic_load(&o->count.net_finds);

@@ -51,10 +51,11 @@ int calls_rig_open(const struct calls_rig_config *c, struct calls_rig *r, struct
 int calls_rig_close(struct calls_rig *r);
 
 struct rig_deal { /* parts of 100 */
-    uint32_t own;     /* on the trunk's card, as far as slots go; of these a tenth is not in its copy */
+    uint32_t own;     /* on the trunk's card, as far as slots go */
     uint32_t card;    /* on the other */
     uint32_t disk;    /* of the rest */
     uint32_t stale;   /* entries of RAM and of cards whose epoch has passed */
+    uint32_t strange; /* of own: the executor's copy does not have it */
     uint64_t late_ns; /* the steward takes shares from owners that are older; 0: never */
 };
 /* No step is open. */
@@ -65,6 +66,7 @@ void calls_rig_halt(struct calls_rig *r);
 
 struct calls_rig_counts {
     uint64_t amendments, declined, late, served[RIG_CARDS], net_finds;
+    uint64_t work_ns; /* of the first node's worker, between taking up shares and their stamps */
 };
 void calls_rig_counts(const struct calls_rig *r, struct calls_rig_counts *c);
 #ifdef __cplusplus

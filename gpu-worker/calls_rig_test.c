@@ -91,7 +91,7 @@ int main(void)
         mc.card_slot0[k] = k * c.n_slots;
     CHECK(!moe_open(&mc, &m, &e), "%s", e.msg);
     for (uint32_t i = 0; i < 400; i++) {
-        struct rig_deal d = {i % 101, 30, i % 3 * 20, i % 4 * 10, i % 5 ? 0 : 20000};
+        struct rig_deal d = {i % 101, 30, i % 3 * 20, i % 4 * 10, 0, i % 5 ? 0 : 20000};
         calls_rig_deal(&r, &d);
         for (uint32_t l = 0; l < LAYERS; l++)
             pass(m, layer, l, i % 3 ? 1 : 1 + i % PASS);

@@ -1,10 +1,14 @@
 /* Decode of a model that lies wholly on the card: qwen3moe's program with large experts (4096 x 2048, of
  * 128 eight work), random weights made on the card. Tokens a second by batch and context, the host's
- * time a token, and what each kind of operation takes (the same recorded list without it).
+ * time a token, what each kind of operation takes (the same recorded list without it), and what it costs that
+ * experts may come and go: the same with the card's own copy of the table in place of a fixed one. Then small
+ * experts, some of which a node's worker on the host computes: what a layer's hand-off adds to their computing.
  *
  *   run_cuda_bench [LAYERS [SECONDS]] */
 #include <time.h>
 
+#include "gpu-worker/calls_cuda.h"
+#include "gpu-worker/calls_rig.h"
 #include "gpu-worker/clock.cuh"
 #include "gpu-worker/run_cuda.h"
 #include "tests/cuda.h"
@@ -22,8 +26,6 @@ extern "C" {
 
 enum {
     EMBD = 4096,
-    FF = 2048,
-    EXPERTS = 128,
     TOP_K = 8,
     VOCAB = 151936,
     CTX = 32768,
@@ -81,6 +83,8 @@ struct whole {
     struct program *prog;
     const void **weight;
     struct run_cuda_layer *layer;
+    struct expert_layer shape; /* of every layer */
+    uint8_t *pool;             /* expert e of layer l in slot l * n_experts + e */
     uint64_t expert_bytes, trunk_bytes; /* of one expert; read a token */
 };
 
@@ -101,7 +105,46 @@ static struct model_weight matrix(struct model *m, uint32_t type, uint64_t cols,
     return {tensor(m, type, cols, rows), MODEL_NONE, MODEL_NONE};
 }
 
-static void make_model(struct whole *w, uint32_t n_layers, uint32_t expert_type)
+/* All experts as slots of a card. */
+static void make_experts(struct whole *w, uint32_t type)
+{
+    const struct model *m = &w->m;
+    struct expert_layer *l = &w->shape;
+    struct expert_slot *slot = (struct expert_slot *)calloc(m->n_experts, sizeof *slot);
+
+    l->n_experts = m->n_experts;
+    l->top_k = m->top_k;
+    l->packed = 1;
+    for (int k = 0; k < EXPERT_MATS; k++) {
+        l->m[k].type = type;
+        l->m[k].rows = k == MAT_DOWN ? m->n_embd : m->n_ff;
+        l->m[k].cols = k == MAT_DOWN ? m->n_ff : m->n_embd;
+        if (type_row_bytes(type, l->m[k].cols, &l->m[k].row_bytes))
+            exit(1);
+        w->expert_bytes += l->m[k].rows * l->m[k].row_bytes;
+    }
+    CUDA_OK(cudaMalloc(&w->pool, slot_bytes(l) * m->n_experts * m->n_layers));
+    w->layer = (struct run_cuda_layer *)calloc(m->n_layers, sizeof *w->layer);
+    for (uint32_t i = 0; i < m->n_layers; i++) {
+        for (uint32_t e = 0; e < m->n_experts; e++)
+            for (int k = 0; k < EXPERT_MATS; k++) {
+                uint8_t *at = w->pool + (i * m->n_experts + e) * slot_bytes(l) + slot_mat_off(l, k);
+                fill_blocks<<<256, FILL_THREADS>>>(at, l->m[k].rows * l->m[k].row_bytes, type_info(type)->block_bytes,
+                                                   type == W_Q4_K, seed += 0x9E3779B97F4A7C15ull);
+                slot[e].w[k] = at;
+                slot[e].scale[k] = 1;
+                w->layer[i].shape.type[k] = type;
+                w->layer[i].shape.row_bytes[k] = l->m[k].row_bytes;
+            }
+        w->layer[i].shape.n_embd = m->n_embd;
+        w->layer[i].shape.n_ff = m->n_ff;
+        w->layer[i].slot = (const struct expert_slot *)cuda_copy(slot, m->n_experts * sizeof *slot);
+    }
+    CUDA_OK(cudaGetLastError());
+    free(slot);
+}
+
+static void make_model(struct whole *w, uint32_t n_layers, uint32_t n_experts, uint32_t n_ff, uint32_t expert_type)
 {
     struct model *m = &w->m;
     struct err e = {};
@@ -113,7 +156,7 @@ static void make_model(struct whole *w, uint32_t n_layers, uint32_t expert_type)
     m->n_head = 32, m->n_head_kv = 4, m->head_dim = m->n_rot = 128;
     m->rope_base = 1e6f;
     m->rms_eps = 1e-6f;
-    m->n_experts = EXPERTS, m->top_k = TOP_K, m->n_ff = FF;
+    m->n_experts = n_experts, m->top_k = TOP_K, m->n_ff = n_ff;
     m->router_normalise = 1;
     m->router_floor = 0x1p-14f;
     m->router_scale = 1;
@@ -132,7 +175,7 @@ static void make_model(struct whole *w, uint32_t n_layers, uint32_t expert_type)
         l->attn_q_norm = tensor(m, W_F32, 128, 1);
         l->attn_k_norm = tensor(m, W_F32, 128, 1);
         l->ffn_norm = tensor(m, W_F32, EMBD, 1);
-        l->ffn_gate_inp = matrix(m, W_F32, EMBD, EXPERTS);
+        l->ffn_gate_inp = matrix(m, W_F32, EMBD, n_experts);
     }
     if (arch_qwen3moe(m, &w->prog, &e))
         exit(1);
@@ -145,32 +188,11 @@ static void make_model(struct whole *w, uint32_t n_layers, uint32_t expert_type)
         if (p->tensor != m->token_embd)
             w->trunk_bytes += (uint64_t)p->rows * p->row_bytes;
     }
-    w->layer = (struct run_cuda_layer *)calloc(n_layers, sizeof *w->layer);
-    for (uint32_t i = 0; i < n_layers; i++) {
-        struct expert_slot slot[EXPERTS];
-        for (int k = 0; k < EXPERT_MATS; k++) {
-            uint32_t cols = k == 2 ? FF : EMBD, rows = k == 2 ? EMBD : FF;
-            uint64_t row_bytes;
-            uint8_t *p = (uint8_t *)made(expert_type, (uint64_t)EXPERTS * rows * cols, 0, 0);
-            if (type_row_bytes(expert_type, cols, &row_bytes))
-                exit(1);
-            w->layer[i].shape.type[k] = expert_type;
-            w->layer[i].shape.row_bytes[k] = row_bytes;
-            for (uint32_t x = 0; x < EXPERTS; x++) {
-                slot[x].w[k] = p + x * rows * row_bytes;
-                slot[x].scale[k] = 1;
-            }
-            if (i == 0)
-                w->expert_bytes += rows * row_bytes;
-        }
-        w->layer[i].shape.n_embd = EMBD;
-        w->layer[i].shape.n_ff = FF;
-        w->layer[i].slot = (const struct expert_slot *)cuda_copy(slot, sizeof slot);
-    }
+    make_experts(w, expert_type);
     CUDA_OK(cudaDeviceSynchronize());
 }
 
-static struct run_cuda *open_card(const struct whole *w, const struct program *p)
+static struct run_cuda *open_card(const struct whole *w, const struct program *p, struct calls_cuda *calls)
 {
     struct run_cuda_config c = {};
     struct run_cuda *x;
@@ -179,7 +201,9 @@ static struct run_cuda *open_card(const struct whole *w, const struct program *p
     c.prog = p;
     c.weight = w->weight;
     c.layer = w->layer;
-    c.n_experts = EXPERTS;
+    c.calls = calls;
+    c.call_tokens = 512;
+    c.n_experts = w->m.n_experts;
     c.max_tokens = 512;
     c.max_out = 8;
     c.n_ctx = CTX;
@@ -189,6 +213,91 @@ static struct run_cuda *open_card(const struct whole *w, const struct program *p
         printf("%s\n", e.msg);
         exit(1);
     }
+    return x;
+}
+
+static void drop_model(struct whole *w)
+{
+    for (uint32_t i = 0; i < w->prog->n_weights; i++)
+        CUDA_OK(cudaFree((void *)w->weight[i]));
+    for (uint32_t i = 0; i < w->m.n_layers; i++)
+        CUDA_OK(cudaFree((void *)w->layer[i].slot));
+    CUDA_OK(cudaFree(w->pool));
+    free(w->weight);
+    free(w->layer);
+    free(w->m.tensor);
+    free(w->m.layer);
+    program_free(w->prog);
+}
+
+/* ---- the words between processes, where nobody else is: every expert is in a slot ---- */
+
+static void *mapped(uint64_t bytes)
+{
+    void *p;
+
+    CUDA_OK(cudaHostAlloc(&p, bytes, cudaHostAllocMapped));
+    memset(p, 0, bytes);
+    return p;
+}
+
+static struct calls_cuda *all_own(const struct whole *w)
+{
+    static struct geometry g;
+    static struct outbox *none[MAX_PROCS];
+    struct calls_cuda_config c = {};
+    uint32_t n = w->m.n_layers * w->m.n_experts, *at = (uint32_t *)calloc(n, 4);
+    uint64_t *entry = (uint64_t *)calloc(n, 8);
+    struct calls_cuda *x;
+    struct err e = {};
+
+    g = {};
+    g.n_nodes = 1;
+    g.n_layers = w->m.n_layers;
+    g.n_experts = w->m.n_experts;
+    g.top_k = TOP_K;
+    g.n_embd = EMBD;
+    g.n_ff = w->m.n_ff;
+    g.max_tokens = g.step_tokens = 512;
+    g.max_items = w->m.n_experts;
+    g.max_pairs = 512 * TOP_K;
+    g.amend_slots = 1024;
+    g.n_slabs = 1;
+    g.n_slots = n;
+    g.acts_half = 512 * EMBD * 4;
+    g.inter_half = 512ull * TOP_K * g.n_ff * 4;
+    g.rows_half = 512ull * TOP_K * EMBD * 4;
+    c.geo = &g;
+    c.calls = (struct calls *)mapped(calls_bytes(&g));
+    c.acts = mapped(CALLS_IN_FLIGHT * g.acts_half);
+    c.amends = (const struct amends *)mapped(amends_bytes(&g));
+    c.tables = (struct tables *)mapped(n * 8 + n * sizeof(struct card_slot) + n * N_MATS * 4 + 4096 +
+                                       g.n_layers * sizeof(struct expert_layer));
+    c.tables->off_entry = 1024;
+    c.tables->off_card = 512;
+    c.tables->off_slot = 1024 + n * 8;
+    c.tables->off_scale = c.tables->off_slot + n * sizeof(struct card_slot);
+    c.tables->off_layer = (c.tables->off_scale + n * N_MATS * 4 + 63) & ~63ull;
+    for (uint32_t i = 0; i < g.n_layers; i++)
+        *table_layer(c.tables, i) = w->shape;
+    for (uint32_t i = 0; i < n; i++) {
+        table_slot(c.tables, i)->off = i * slot_bytes(&w->shape);
+        at[i] = i;
+        entry[i] = ENTRY(g.n_slabs + i, 1);
+    }
+    c.outbox = none;
+    c.n_cards = 1;
+    c.pool = w->pool;
+    c.n_slots = n;
+    c.first = 1;
+    c.limit_ms = 10000;
+    if (calls_cuda_open(&c, &x, &e)) {
+        printf("%s\n", e.msg);
+        exit(1);
+    }
+    calls_cuda_changes(x, at, n, entry);
+    free(at);
+    free(entry);
     return x;
 }
 
@@ -276,6 +385,130 @@ static double read_rate(void)
     return (double)bytes * ROUNDS / (ms * 1e-3);
 }
 
+/* Steps in turn of a fixed table and of the card's own, so that clocks and heat are the same for both. */
+static void compare_tables(const struct whole *w, double limit)
+{
+    struct calls_cuda *calls = all_own(w);
+    struct run_cuda *fixed = open_card(w, w->prog, NULL), *own = open_card(w, w->prog, calls);
+
+    for (uint32_t T = 1; T <= 4; T *= 4) {
+        double f = 0, o = 0;
+        for (int i = 0; i < 4; i++) {
+            f += step_time(fixed, T, 64, T, limit / 4) / 4;
+            o += step_time(own, T, 64, T, limit / 4) / 4;
+        }
+        printf("%u tokens, fixed table %.1f us a step, the card's own copy %.1f us: %+.2f%%, %.2f us a layer\n", T,
+               f * 1e6, o * 1e6, 100 * (o / f - 1), (o - f) * 1e6 / w->m.n_layers);
+    }
+    printf("of its own: %llu items here, %llu calls\n",
+           (unsigned long long)calls_cuda_counters(calls)->own_items,
+           (unsigned long long)calls_cuda_counters(calls)->calls);
+    run_cuda_close(fixed);
+    run_cuda_close(own);
+    calls_cuda_close(calls);
+}
+
+/* Experts of 4096 x 32, sixteen a layer: one in `of` goes to a worker of one thread. */
+static void hand_off(double limit)
+{
+    enum { LAYERS = 8, N = 16, SMALL_FF = 32 };
+    struct calls_rig_layer layer[LAYERS] = {};
+    struct calls_rig_config c = {};
+    struct calls_cuda_config cc = {};
+    struct calls_rig_counts n0, n1;
+    struct calls_cuda_counters k0, k1;
+    struct calls_rig r;
+    struct whole w;
+    struct run_cuda *x;
+    struct calls_cuda *calls;
+    struct err e = {};
+    double base = 0;
+
+    make_model(&w, LAYERS, N, SMALL_FF, W_Q8_0);
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        layer[i].top_k = TOP_K;
+        for (int k = 0; k < N_MATS; k++) {
+            uint64_t bytes = w.shape.m[k].rows * w.shape.m[k].row_bytes;
+            uint8_t *rows = (uint8_t *)malloc(bytes * N);
+            for (uint32_t x = 0; x < N; x++)
+                cuda_back(rows + x * bytes, w.pool + (i * N + x) * slot_bytes(&w.shape) + slot_mat_off(&w.shape, k),
+                          bytes);
+            layer[i].type[k] = W_Q8_0;
+            layer[i].rows[k] = rows;
+            layer[i].bytes[k] = bytes;
+        }
+    }
+    c.n_nodes = 1;
+    c.n_layers = LAYERS;
+    c.n_experts = N;
+    c.n_embd = EMBD;
+    c.n_ff = SMALL_FF;
+    c.max_tokens = c.step_tokens = 512;
+    c.n_slots = LAYERS * N;
+    c.layer = layer;
+    c.seed = 1;
+    if (calls_rig_open(&c, &r, &e))
+        exit(1);
+    for (uint32_t i = 0; i < r.n_segs; i++)
+        CUDA_OK(cudaHostRegister(r.seg[i].base, r.seg[i].bytes, cudaHostRegisterMapped));
+    cc.geo = &r.g;
+    cc.calls = r.calls;
+    cc.acts = r.acts;
+    cc.amends = r.amends;
+    cc.tables = r.tables;
+    cc.outbox = r.outbox;
+    cc.owner[0] = PROC_FIRST_WORKER;
+    cc.n_cards = RIG_CARDS;
+    cc.card_slot0[1] = c.n_slots;
+    cc.n_slots = c.n_slots;
+    cc.first = 1;
+    cc.limit_ms = 10000;
+    void *pool = cuda_room(r.pool_bytes);
+    cc.pool = pool;
+    if (calls_cuda_open(&cc, &calls, &e))
+        exit(1);
+    x = open_card(&w, w.prog, calls);
+    for (uint32_t own = 100; own <= 100; own -= 10) {
+        struct rig_deal d = {own, 0, 0, 0, 0, 0};
+        uint64_t steps;
+        double s;
+        calls_rig_deal(&r, &d);
+        CUDA_OK(cudaMemcpy(pool, r.pool, r.pool_bytes, cudaMemcpyHostToDevice));
+        calls_cuda_changes(calls, r.changed, r.n_changed, r.own);
+        step_time(x, 1, 64, 1, 0.01);
+        calls_rig_counts(&r, &n0);
+        k0 = *calls_cuda_counters(calls);
+        steps = run_cuda_counters(x)->steps;
+        s = step_time(x, 1, 64, 1, limit / 4);
+        calls_rig_counts(&r, &n1);
+        k1 = *calls_cuda_counters(calls);
+        steps = run_cuda_counters(x)->steps - steps;
+        if (own == 100)
+            base = s;
+        double per = (double)(k1.calls - k0.calls) / steps;
+        printf("%3u%% of small experts here: %7.1f us a step, %.2f calls and %.2f items elsewhere", own, s * 1e6, per,
+               (double)(k1.items - k0.items) / steps);
+        if (per > 0.5) {
+            double work = (double)(n1.work_ns - n0.work_ns) * 1e-3 / (k1.calls - k0.calls),
+                   more = (s - base) * 1e6 / per;
+            printf("; a call adds %.1f us, its worker works %.1f us: hand-off %.1f us; waits %.1f us", more, work,
+                   more - work, (k1.wait_ns - k0.wait_ns) * 1e-3 / (k1.calls - k0.calls));
+        }
+        printf("\n");
+        if (!own)
+            break;
+    }
+    run_cuda_close(x);
+    calls_cuda_close(calls);
+    for (uint32_t i = 0; i < r.n_segs; i++)
+        CUDA_OK(cudaHostUnregister(r.seg[i].base));
+    calls_rig_close(&r);
+    CUDA_OK(cudaFree(pool));
+    for (uint32_t i = 0; i < LAYERS * N_MATS; i++)
+        free((void *)layer[i / N_MATS].rows[i % N_MATS]);
+    drop_model(&w);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -299,13 +532,16 @@ int main(int argc, char **argv)
 
     if (!cuda_card())
         return test_end();
+    CUDA_OK(cudaSetDeviceFlags(cudaDeviceMapHost));
+    hand_off(limit);
     rate = read_rate();
-    make_model(&w, n_layers, W_Q4_K);
-    x = open_card(&w, w.prog);
+    make_model(&w, n_layers, 128, 2048, W_Q4_K);
+    compare_tables(&w, limit);
+    x = open_card(&w, w.prog, NULL);
     printf("%u layers, %u of %u experts of %u x %u, Q4_K, trunk Q8_0; %.1f MB of experts and %.1f "
            "MB of trunk a "
            "token; a copy on the card moves %.0f GB/s, it runs at %.0f MHz\n",
-           n_layers, TOP_K, EXPERTS, EMBD, FF, n_layers * TOP_K * w.expert_bytes * 1e-6,
+           n_layers, TOP_K, w.m.n_experts, EMBD, w.m.n_ff, n_layers * TOP_K * w.expert_bytes * 1e-6,
            w.trunk_bytes * 1e-6, rate * 1e-9, clock_mhz());
     for (uint32_t T = 1; T <= 8; T *= 2)
         for (uint32_t pos = 64; pos < CTX; pos *= 8) {
@@ -328,12 +564,13 @@ int main(int argc, char **argv)
     run_cuda_close(x);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         struct program p = without(w.prog, parts[i].kinds);
-        x = open_card(&w, &p);
+        x = open_card(&w, &p, NULL);
         less = one - step_time(x, 1, 64, 1, limit);
         printf("without %-24s %8.1f us less of %.1f a token (%.1f us a layer)\n", parts[i].what,
                less * 1e6, one * 1e6, less * 1e6 / n_layers);
         run_cuda_close(x);
         free(p.op);
     }
+    drop_model(&w);
     return 0;
 }
