@@ -70,6 +70,7 @@ struct engine {
     struct step_token *feed; /* max_tokens, of engine_feed */
     struct team *team;
     _Atomic uint64_t disk_call;
+    _Atomic uint32_t step_open; /* of an executor on a real card, which rings nobody */
     struct uses *uses;  /* not all experts are resident */
     struct ahead *ahead;
     struct prefetch prefetch; /* this thread's */
@@ -706,6 +707,7 @@ static int start_host(struct engine *en, struct err *e)
         .kv = en->o->kv,
         .threads = en->threads,
         .cpu = en->host_cpu,
+        .open = en->n_emulated ? NULL : &en->step_open,
         .watch = &en->watch,
         .verbose = en->o->verbose,
     };
@@ -760,6 +762,7 @@ static int start_trunk(struct engine *en, struct err *e)
         .card_size_of = en->card_size_of,
         .card = en->channel,
         .trunk_card = en->trunk_card,
+        .step_open = &en->step_open,
         .churn = churn_asked(),
     };
     struct moe_config mc = {

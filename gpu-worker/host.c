@@ -3,15 +3,20 @@
 #include "gpu-worker/host.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "gpu-worker/card.h"
+#include "gpu-worker/trunk_card.h"
 #include "shm/bell.h"
 #include "shm/steps.h"
 #include "coordinator/trunk/exec/exec.h"
 #include "coordinator/trunk/exec/moe.h"
 #include "coordinator/trunk/exec/wire.h"
+
+#define CALL_MOST_MS 600000 /* a prompt's experts may all come from a slow disk; who is late is the steward's to say */
 
 struct host {
     struct host_config c;
@@ -26,12 +31,13 @@ struct host {
     struct program *prog;
     struct weight_at *at;
     struct weights weights;
-    struct moe *moe;
+    struct moe *moe; /* these two, or */
     struct exec *exec;
+    struct trunk_card *trunk; /* ... this */
     uint64_t behind, state; /* last record; the state's version */
     struct step_token *token;
     uint32_t *out;
-    uint64_t n_tokens, step_ns, sleeps, net_finds;
+    uint64_t n_steps, n_tokens, step_ns, sleeps, net_finds;
     pthread_t thread;
     int started;
     _Atomic int quit;
@@ -57,23 +63,70 @@ static void *take(const struct child *c, enum seg_role role, uint32_t index, uin
     return NULL;
 }
 
+static int open_on_team(struct host *h, const struct moe_config *mc, enum kv_type kv, struct err *e)
+{
+    struct exec_config xc = {.prog = h->prog,
+                             .weight = h->weights.at,
+                             .max_tokens = h->g.step_tokens,
+                             .max_out = h->g.step_out,
+                             .n_ctx = h->g.n_ctx,
+                             .n_seqs = 1,
+                             .kv = kv};
+    int rc = moe_open(mc, &h->moe, e);
+
+    xc.moe = h->moe;
+    return rc ? rc : exec_open(&xc, &h->exec, e);
+}
+
+static int open_on_card(struct host *h, const struct moe_config *mc, enum kv_type kv, struct err *e)
+{
+    const struct maps *m = h->c.maps;
+    struct trunk_card_config c = {.card = h->c.card,
+                                  .geo = &h->g,
+                                  .prog = h->prog,
+                                  .weight = h->weights.at,
+                                  .kv = kv,
+                                  .calls = h->calls,
+                                  .acts = mc->acts,
+                                  .amends = mc->amends,
+                                  .tables = mc->tables,
+                                  .answers = h->answers,
+                                  .outbox = mc->outbox,
+                                  .n_cards = mc->n_cards,
+                                  .pool = m->pool,
+                                  .slot0 = m->slot0,
+                                  .n_slots = m->n_slots,
+                                  .first = mc->first,
+                                  .limit_ms = CALL_MOST_MS};
+    uint8_t *vector = calloc(h->prog->n_weights + 1, 1);
+    int rc;
+
+    if (!vector)
+        return err_set(e, -ENOMEM, "no memory");
+    for (uint32_t i = 0; i < h->prog->n_weights; i++)
+        vector[i] = h->at[i].vector != 0;
+    c.vector = vector;
+    memcpy(c.owner, mc->owner, sizeof c.owner);
+    memcpy(c.card_slot0, mc->card_slot0, sizeof c.card_slot0);
+    take(h->c.child, SEG_TABLES, 0, 0, &c.tables_bytes, e);
+    rc = trunk_card_open(&c, &h->trunk, e);
+    free(vector);
+    return rc;
+}
+
 static int open_executor(struct host *h, const struct moe_config *mc, const uint8_t *trunk, struct err *e)
 {
-    struct exec_config xc = {.max_tokens = h->g.step_tokens, .max_out = h->g.step_out, .n_ctx = h->g.n_ctx,
-                             .n_seqs = 1};
     uint64_t image_bytes, trunk_bytes;
     const uint8_t *image = take(h->c.child, SEG_PROGRAM, 0, 1, &image_bytes, e);
+    enum kv_type kv;
     int rc;
 
     if (!image || !take(h->c.child, SEG_TRUNK, 0, 0, &trunk_bytes, e))
         return e->code;
-    if ((rc = wire_read(image, image_bytes, trunk_bytes, &h->g, &h->prog, &h->at, &xc.kv, e)) ||
-        (rc = weights_open(h->prog, trunk, h->at, &h->weights, e)) || (rc = moe_open(mc, &h->moe, e)))
+    if ((rc = wire_read(image, image_bytes, trunk_bytes, &h->g, &h->prog, &h->at, &kv, e)) ||
+        (rc = weights_open(h->prog, trunk, h->at, &h->weights, e)))
         return rc;
-    xc.prog = h->prog;
-    xc.weight = h->weights.at;
-    xc.moe = h->moe;
-    return exec_open(&xc, &h->exec, e);
+    return h->c.card && card_real(h->c.card) ? open_on_card(h, mc, kv, e) : open_on_team(h, mc, kv, e);
 }
 
 /* Where each card's slots begin: they lie card after card. */
@@ -152,6 +205,7 @@ void host_close(struct host *h)
         host_quit(h);
         pthread_join(h->thread, NULL);
     }
+    trunk_card_close(h->trunk);
     exec_close(h->exec);
     moe_close(h->moe);
     weights_close(&h->weights);
@@ -165,6 +219,8 @@ void host_close(struct host *h)
 void host_quit(struct host *h)
 {
     atomic_store_explicit(&h->quit, 1, memory_order_release);
+    if (h->trunk) /* whom a step waits for may have gone already */
+        trunk_card_stop(h->trunk);
     bell_wake(&h->bells[PROC_TRUNK]);
 }
 void host_beat(struct host *h)
@@ -185,32 +241,92 @@ static int look(void *arg)
     return quits(h) || step_there(h->steps, h->behind) ? LOOK_FOUND : LOOK_NOTHING;
 }
 
+/* calls, items and waits since the start */
+static struct moe_counters counters(const struct host *h)
+{
+    struct trunk_card_counters c;
+
+    if (!h->trunk)
+        return *moe_counters(h->moe);
+    trunk_card_counters(h->trunk, &c);
+    return (struct moe_counters){.calls = c.calls,
+                                 .items = c.items,
+                                 .disk_items = c.disk_items,
+                                 .card_items = c.card_items,
+                                 .own_items = c.own_items,
+                                 .wait_ns = c.wait_ns};
+}
+
 static void tell(struct host *h)
 {
     struct answer_counters *a = &h->answers->count;
-    const struct moe_counters *m = moe_counters(h->moe);
+    const struct moe_counters m = counters(h);
     const struct {
         _Atomic uint64_t *to;
         uint64_t value;
-    } all[] = {{&a->steps, exec_steps(h->exec)}, {&a->tokens, h->n_tokens}, {&a->calls, m->calls},
-               {&a->items, m->items}, {&a->disk_items, m->disk_items}, {&a->card_items, m->card_items},
-               {&a->own_items, m->own_items}, {&a->step_ns, h->step_ns},
-               {&a->call_ns, m->call_ns}, {&a->wait_ns, m->wait_ns}, {&a->sleeps, m->sleeps + h->sleeps},
-               {&a->net_finds, m->net_finds + h->net_finds}};
+    } all[] = {{&a->steps, h->n_steps}, {&a->tokens, h->n_tokens}, {&a->calls, m.calls},
+               {&a->items, m.items}, {&a->disk_items, m.disk_items}, {&a->card_items, m.card_items},
+               {&a->own_items, m.own_items}, {&a->step_ns, h->step_ns},
+               {&a->call_ns, m.call_ns}, {&a->wait_ns, m.wait_ns}, {&a->sleeps, m.sleeps + h->sleeps},
+               {&a->net_finds, m.net_finds + h->net_finds}};
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         atomic_store_explicit(all[i].to, all[i].value, memory_order_relaxed);
 }
 
-static void answer(struct host *h, const struct step_record *r, const float *logits)
+/* The logits are in the answers' segment. */
+static void answer(struct host *h, const struct step_record *r)
 {
-    if (r->n_out)
-        memcpy(answer_logits(h->answers), logits, (size_t)r->n_out * h->g.n_vocab * sizeof *logits);
     tell(h);
     atomic_fetch_add_explicit(&h->answers->ringing, 1, memory_order_release);
     step_answer(h->answers, r->seq);
     bell_ring(&h->bells[PROC_MAIN], &h->board->asleep_main);
     atomic_fetch_add_explicit(&h->answers->ringing, 1, memory_order_release);
+}
+
+/* Own hits of the step that has ended: no call told of them. */
+static void note_own(struct host *h, uint32_t n_tokens)
+{
+    _Atomic uint32_t *uses = answer_uses(&h->g, h->answers);
+
+    for (uint32_t l = 0; l < h->g.n_layers; l++) {
+        uint32_t used;
+        const uint32_t *id = trunk_card_choice(h->trunk, l, &used);
+        for (uint32_t i = 0; id && i < n_tokens * used; i++) {
+            size_t at = (size_t)l * h->g.n_experts + id[i];
+            if (hits_entry(h->c.hits, l, id[i]))
+                atomic_store_explicit(&uses[at], atomic_load_explicit(&uses[at], memory_order_relaxed) + 1,
+                                      memory_order_relaxed);
+        }
+    }
+}
+
+static int step_on_card(struct host *h, const struct step *s)
+{
+    const uint32_t *changed;
+    uint32_t round = 0;
+    size_t n;
+    int rc;
+
+    hits_begin(h->c.hits, &changed, &n);
+    rc = trunk_card_begin(h->trunk, s, changed, n, hits_entries(h->c.hits), &h->e);
+    while (!rc)
+        if (!(rc = trunk_card_poll(h->trunk, &h->e)) && ++round % 64 == 0)
+            sched_yield(); /* a spinning thread where CPU workers may want the core */
+    if (rc > 0)
+        note_own(h, s->n_tokens);
+    return rc;
+}
+
+static int step_on_team(struct host *h, struct team *t, const struct step *s)
+{
+    const float *logits;
+
+    hits_begin(h->c.hits, NULL, NULL);
+    logits = exec_step(h->exec, t, s);
+    if (s->n_out)
+        memcpy(answer_logits(h->answers), logits, (size_t)s->n_out * h->g.n_vocab * sizeof *logits);
+    return 1;
 }
 
 static int work(struct host *h, struct team *t)
@@ -227,15 +343,16 @@ static int work(struct host *h, struct team *t)
                        (unsigned long long)r.seq, (unsigned long long)r.state_in,
                        (unsigned long long)h->state);
     struct step s = {.n_tokens = r.n_tokens, .n_out = r.n_out, .token = h->token, .out = h->out};
-    const float *logits;
-    hits_begin(h->c.hits, NULL, NULL);
-    logits = exec_step(h->exec, t, &s);
+    rc = h->trunk ? step_on_card(h, &s) : step_on_team(h, t, &s);
+    if (rc < 0)
+        return quits(h) ? 0 : rc;
     if (hits_end(h->c.hits))
         uploader_ring(h->c.uploader);
     h->state = r.state_out;
+    h->n_steps++;
     h->n_tokens += r.n_tokens;
     h->step_ns += now_ns() - start;
-    answer(h, &r, logits);
+    answer(h, &r);
     return 1;
 }
 
@@ -244,6 +361,8 @@ static int lead(void *arg, struct team *t)
     struct host *h = arg;
     uint32_t round = 0;
 
+    if (h->trunk && card_use(h->c.card, &h->e))
+        return h->e.code;
     while (!quits(h)) {
         int rc = work(h, t);
         if (rc < 0)
@@ -265,7 +384,7 @@ static void *run(void *arg)
     struct host *h = arg;
     const struct card_start *s = h->c.start;
 
-    if (!team_run((int)s->team, s->cpu, 1, lead, h))
+    if (!team_run(h->trunk ? 1 : (int)s->team, h->trunk ? NULL : s->cpu, 1, lead, h))
         return NULL;
     ctl_sendf(h->c.child->ctl, CTL_ERROR, 0, "%s", h->e.msg);
     _exit(1); /* another takes over, with all of this process's work */

@@ -14,7 +14,8 @@ struct host_config { /* borrowed until host_close */
     const struct card_start *start;
     uint64_t first;          /* number of its first call (rule 22) */
     struct hits *hits;
-    struct moe_own own;
+    struct card *card;       /* a real one: the program runs there, and own hits in its graphs. NULL, or emulated: */
+    struct moe_own own;      /* ... on a team here, and own hits this way */
     struct uploader *uploader;
 };
 struct host;

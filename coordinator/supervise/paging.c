@@ -3,6 +3,7 @@
 #include "coordinator/supervise/paging.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -693,6 +694,16 @@ static int look(void *arg)
     return LOOK_NOTHING;
 }
 
+/* A step whose calls are published by a kernel, which cannot ring. */
+static int step_open(const struct paging *p)
+{
+    return p->c.step_open && atomic_load_explicit(p->c.step_open, memory_order_acquire);
+}
+static int look_asleep(void *arg)
+{
+    return step_open(arg) ? LOOK_FOUND : look(arg);
+}
+
 static void about_card(struct paging *p)
 {
     uint64_t asked = atomic_load_explicit(&p->asked, memory_order_acquire);
@@ -732,14 +743,16 @@ static void *run(void *arg)
             continue;
         if (p->stuck) { /* a call's stamps ring the trunk, not us */
             if (!wait_round(&stuck_round, 1))
-                bell_sleep(&p->c.bells[PROC_STEWARD], &p->c.board->asleep_steward, look, p, STUCK_MS);
+                bell_sleep(&p->c.bells[PROC_STEWARD], &p->c.board->asleep_steward, look_asleep, p, STUCK_MS);
             continue;
         }
         stuck_round = 0;
         while (p->n_needs && !look(p) && wait_round(&round, 1))
             ;
-        if (!look(p))
-            bell_sleep(&p->c.bells[PROC_STEWARD], &p->c.board->asleep_steward, look, p, 0);
+        while (step_open(p) && !look(p))
+            sched_yield();
+        if (!look_asleep(p))
+            bell_sleep(&p->c.bells[PROC_STEWARD], &p->c.board->asleep_steward, look_asleep, p, 0);
     }
     if (p->policy)
         uses_drain(p->c.uses, p->policy);

@@ -204,6 +204,16 @@ static int wait_answer(struct trunk_host *h, char *how, size_t n)
     return 0;
 }
 
+/* A step begins or has ended: the steward looks at the call ring by itself meanwhile. */
+static void set_open(struct trunk_host *h, uint32_t open)
+{
+    if (!h->c.open)
+        return;
+    atomic_store_explicit(h->c.open, open, memory_order_release);
+    if (open)
+        bell_ring(&h->c.bells[PROC_STEWARD], &h->c.board->asleep_steward);
+}
+
 /* Publishes and waits. 0: answered, committed. */
 static int play(struct trunk_host *h, const struct step *s, char *how, size_t n)
 {
@@ -216,7 +226,10 @@ static int play(struct trunk_host *h, const struct step *s, char *how, size_t n)
     atomic_store_explicit(&h->now, r.seq << 32 | s->n_tokens, memory_order_release);
     step_publish(h->c.geo, steps_of(h), &r, s->token, s->out);
     bell_ring(&h->c.bells[PROC_TRUNK], &h->c.calls->asleep);
-    if (wait_answer(h, how, n))
+    set_open(h, 1);
+    int lost = wait_answer(h, how, n);
+    set_open(h, 0);
+    if (lost)
         return -1;
     h->state++;
     for (uint32_t i = 0; i < s->n_tokens; i++)
