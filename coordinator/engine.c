@@ -77,6 +77,8 @@ struct engine {
     uint64_t ahead_steps;
     struct heat_keeper *heat;
     struct routes *routes;
+    struct tracer *tracer;
+    struct timeline timeline; /* this process's */
     uint64_t load_ns, loaded_bytes, loaded_again, step_ns, steps;
 
     int (*body)(struct engine *en, void *arg, struct err *e);
@@ -319,12 +321,22 @@ static int make_tables(struct engine *en, struct err *e)
     return 0;
 }
 
+static void card_name(uint32_t c, char name[32])
+{
+    snprintf(name, 32, "emulated card %u", c);
+}
+
 static int make_card(struct engine *en, uint32_t c, struct err *e)
 {
     const struct geometry *g = &en->plan.geo;
     uint32_t outbox = card_outbox(c, 0);
-    int rc = 0;
+    struct worker_seg ring[1];
+    char name[32];
+    size_t n = 0;
+    int rc;
 
+    card_name(c, name);
+    rc = tracer_give(en->tracer, outbox, name, ring, &n, e); /* card_segs finds it made */
     for (uint32_t life = 0; !rc && life < 2; life++) {
         struct seg *s = &en->card_box[card_outbox(c, life) - PROC_FIRST_CARD];
         rc = seg_create(SEG_OUTBOX, card_outbox(c, life), outbox_bytes(g), -1, s, e);
@@ -405,7 +417,7 @@ static int send_files(struct engine *en, struct worker *w, struct err *e)
 
 static int start_pager(struct engine *en, struct err *e)
 {
-    struct worker_seg s[MAX_NODES + 5] = {
+    struct worker_seg s[MAX_NODES + 6] = {
         {&en->board, 0}, {&en->bells, 1}, {&en->orders, 0}, {&en->pager_box, 1}, {&en->trunk, 1}};
     struct worker *w = &en->worker[0];
     size_t n = 5;
@@ -413,8 +425,8 @@ static int start_pager(struct engine *en, struct err *e)
 
     for (uint32_t k = 0; k < en->plan.geo.n_nodes; k++)
         s[n++] = (struct worker_seg){&en->slab[k], 1};
-    rc = spawn_worker("conclave-pager", "pager", PAGER_SLOT, s, n, w, e);
-    if (rc)
+    if ((rc = tracer_give(en->tracer, PAGER_SLOT, "pager", s, &n, e)) ||
+        (rc = spawn_worker("conclave-pager", "pager", PAGER_SLOT, s, n, w, e)))
         return rc;
     en->n_workers = 1;
     rc = send_files(en, w, e);
@@ -443,7 +455,7 @@ static size_t expert_segs(struct engine *en, uint32_t self, struct worker_seg *s
 }
 
 /* ... and a card's worker besides. Room for CARD_SEGS. */
-#define CARD_SEGS (EXPERT_SEGS + 3)
+#define CARD_SEGS (EXPERT_SEGS + 4)
 _Static_assert(CARD_SEGS <= TRUNK_HOST_SEGS, "a child takes so many");
 static size_t card_segs(void *arg, uint32_t outbox, struct worker_seg *s)
 {
@@ -454,6 +466,7 @@ static size_t card_segs(void *arg, uint32_t outbox, struct worker_seg *s)
     s[n++] = (struct worker_seg){&en->card_answers[outbox_card(outbox)], 1};
     if ((int)outbox_card(outbox) == en->trunk_card)
         s[n++] = (struct worker_seg){&en->trunk, 0};
+    tracer_give(en->tracer, card_outbox(outbox_card(outbox), 0), "", s, &n, NULL); /* made by make_card */
     return n;
 }
 
@@ -464,11 +477,6 @@ static uint32_t card_threads(const struct engine *en)
 
     return threads ? threads : 1;
 }
-static void card_name(uint32_t c, char name[32])
-{
-    snprintf(name, 32, "emulated card %u", c);
-}
-
 static int start_card(struct engine *en, uint32_t c, struct err *e)
 {
     struct worker_seg s[CARD_SEGS];
@@ -488,7 +496,7 @@ static int start_card(struct engine *en, uint32_t c, struct err *e)
 
 static int start_node(struct engine *en, uint32_t k, struct err *e)
 {
-    struct worker_seg s[EXPERT_SEGS];
+    struct worker_seg s[EXPERT_SEGS + 1];
     struct worker *w = &en->worker[en->n_workers];
     char name[32], cpus[MACHINE_MAX_CPUS * 5 + 1] = "-";
     int cpu[256];
@@ -497,8 +505,8 @@ static int start_node(struct engine *en, uint32_t k, struct err *e)
     int rc;
 
     snprintf(name, sizeof name, "cpu worker %u", k);
-    rc = spawn_worker("conclave-cpu", name, PROC_FIRST_WORKER + k, s, n, w, e);
-    if (rc)
+    if ((rc = tracer_give(en->tracer, PROC_FIRST_WORKER + k, name, s, &n, e)) ||
+        (rc = spawn_worker("conclave-cpu", name, PROC_FIRST_WORKER + k, s, n, w, e)))
         return rc;
     en->n_workers++;
     threads = machine_share(&en->machine, k, en->plan.geo.n_nodes, en->threads, cpu, 256);
@@ -580,7 +588,7 @@ static int load(struct engine *en, struct err *e)
         .resident = en->plan.slabs.resident,
         .progress = en->o->progress,
     };
-    uint64_t start = now_ns();
+    uint64_t start = now_ns(), traced = timeline_begin(&en->timeline);
     int rc;
 
     en->pieces.m = en->m;
@@ -588,6 +596,7 @@ static int load(struct engine *en, struct err *e)
     en->pieces.tables = en->tables.base;
     rc = load_all(&c, &en->loaded_bytes, &en->loaded_again, e);
     en->load_ns = now_ns() - start;
+    timeline_end(&en->timeline, TIMELINE_LEADER, TIMELINE_LOAD, traced, en->loaded_bytes, 0, 0);
     if (rc)
         return rc;
     note(en, "loaded %.3f GB in %.2f s (%.2f GB/s)", (double)en->loaded_bytes * 1e-9,
@@ -778,6 +787,8 @@ static int start_trunk(struct engine *en, struct err *e)
         .first = 1,
         .rings = 1,
         .shared = 1,
+        .timeline = en->timeline,
+        .lane = TIMELINE_LEADER,
     };
     struct exec_config xc = {
         .prog = en->prog,
@@ -949,6 +960,7 @@ static int open_all(struct engine *en, struct err *e)
     if ((rc = decide(en, e)) ||
         (en->o->record_routes && (rc = routes_open(en->o->record_routes, en->layer, en->plan.geo.n_layers,
                                                    en->plan.max_tokens, &en->routes, e))) ||
+        (rc = tracer_open(en->o->trace, en->o->trace_to, &en->tracer, &en->timeline, e)) ||
         (rc = make_segments(en, e)) || (rc = start_workers(en, e)))
         return rc;
     note(en, "%u threads, %u node%s, %u slabs (%s), %.3f GB of slabs, trunk %.3f GB", en->threads,
@@ -1015,6 +1027,7 @@ int engine_run(const struct engine_options *o, int (*body)(struct engine *en, vo
                void *arg, struct err *e)
 {
     struct engine *en = calloc(1, sizeof *en);
+    uint64_t dropped;
     int status = 1;
 
     if (!en) {
@@ -1033,6 +1046,10 @@ int engine_run(const struct engine_options *o, int (*body)(struct engine *en, vo
     if (routes_close(en->routes, e) && !status)
         status = 1;
     close_all(en);
+    if (tracer_close(en->tracer, &dropped, e) && !status)
+        status = 1;
+    if (dropped)
+        fprintf(stderr, "conclave: --trace: %llu events came too fast and are missing\n", (unsigned long long)dropped);
     free(en);
     return status;
 }
@@ -1123,6 +1140,7 @@ const float *engine_step(struct engine *en, const struct step *s)
     for (uint32_t i = 0; i < s->n_out; i++)
         assert(s->out[i] < s->n_tokens);
     logits = en->host ? trunk_host_step(en->host, s) : exec_step(en->exec, en->team, s);
+    timeline_end(&en->timeline, TIMELINE_LEADER, TIMELINE_STEP, start, en->steps + 1, s->n_tokens, s->n_out);
     start = now_ns() - start;
     en->step_ns += start;
     if (en->ahead && s->n_tokens == 1)

@@ -13,6 +13,7 @@
 #include "coordinator/residency/policy.h"
 #include "coordinator/residency/prefetch.h"
 #include "coordinator/supervise/cards_choose.h"
+#include "coordinator/supervise/tracer.h"
 #include "coordinator/trunk/exec/step.h"
 #include "kernels/attention/attention.h"
 #include "shm/err.h"
@@ -37,6 +38,8 @@ struct engine_options {
     int heat;          /* 1: begin with the experts that earlier runs used most, remember this run's */
     int warm_first;    /* 1: these are read before the first token; 0: beside it, behind what is demanded */
     const char *record_routes; /* trunk/routes.h; NULL: no */
+    tracer_write *trace; /* --trace: where the timeline's text goes; NULL: nothing is traced */
+    void *trace_to;
     int verify;        /* 1: a pack is read as a whole and checked first */
     int verbose;       /* 1: what was decided and why; 2: more */
     int progress;      /* 1: a progress bar on stderr while loading */

@@ -206,6 +206,7 @@ int maps_take(struct maps *m, const struct child *c, struct err *e)
 
     memset(m, 0, sizeof *m);
     m->self = c->outbox;
+    m->timeline = c->timeline;
     rc = take_segments(m, c, e);
     if (!rc)
         rc = check_tables(m, c, e);

@@ -48,6 +48,7 @@ struct maps {
      * and the slabs are none of its places. NULL: a node's worker, whose places are the slabs. */
     const uint8_t *pool;
     uint32_t slot0, n_slots;
+    struct timeline timeline;
 };
 
 /* A counter of the own outbox: one writer, any reader. */

@@ -58,12 +58,16 @@ static void rest(struct worker *w, int shared)
 static void work(struct worker *w, struct team *t, const struct pass *p)
 {
     struct outbox *out = w->m->out;
-    uint64_t begin = now_ns();
+    uint64_t begin = now_ns(), items = atomic_load_explicit(&out->count.items, memory_order_relaxed),
+             traced = timeline_begin(&w->m->timeline), call = p->call->head.seq;
+    uint32_t layer = p->call->head.layer;
 
     counter_add(&out->heartbeat, 1);
     work_pass(&w->work, t, p);
     shares_done(&w->shares, p);
     counter_add(&out->count.work_ns, now_ns() - begin);
+    items = atomic_load_explicit(&out->count.items, memory_order_relaxed) - items;
+    timeline_end(&w->m->timeline, TIMELINE_LEADER, TIMELINE_PASS, traced, call, layer, (uint32_t)items);
     w->round = 0;
 }
 

@@ -163,7 +163,8 @@ int host_open(const struct host_config *config, struct host **out, struct err *e
 {
     const struct child *c = config->child;
     struct host *h = calloc(1, sizeof *h);
-    struct moe_config mc = {.first = config->first, .rings = 0, .shared = 1, .own = config->own};
+    struct moe_config mc = {.first = config->first, .rings = 0, .shared = 1, .own = config->own, .timeline = c->timeline,
+                             .lane = TIMELINE_TRUNK};
     const uint8_t *trunk;
     int rc;
 
@@ -301,8 +302,10 @@ static void note_own(struct host *h, uint32_t n_tokens)
     }
 }
 
-static int step_on_card(struct host *h, const struct step *s)
+static int step_on_card(struct host *h, uint64_t number, const struct step *s)
 {
+    const struct timeline *t = &h->c.child->timeline;
+    uint64_t traced = timeline_begin(t);
     const uint32_t *changed;
     uint32_t round = 0;
     size_t n;
@@ -310,9 +313,12 @@ static int step_on_card(struct host *h, const struct step *s)
 
     hits_begin(h->c.hits, &changed, &n);
     rc = trunk_card_begin(h->trunk, s, changed, n, hits_entries(h->c.hits), &h->e);
+    timeline_end(t, TIMELINE_TRUNK, TIMELINE_LAUNCH, traced, number, s->n_tokens, 0);
+    traced = timeline_begin(t);
     while (!rc)
         if (!(rc = trunk_card_poll(h->trunk, &h->e)) && ++round % 64 == 0)
             sched_yield(); /* a spinning thread where CPU workers may want the core */
+    timeline_end(t, TIMELINE_TRUNK, TIMELINE_ANSWER, traced, number, s->n_tokens, 0);
     if (rc > 0)
         note_own(h, s->n_tokens);
     return rc;
@@ -343,7 +349,7 @@ static int work(struct host *h, struct team *t)
                        (unsigned long long)r.seq, (unsigned long long)r.state_in,
                        (unsigned long long)h->state);
     struct step s = {.n_tokens = r.n_tokens, .n_out = r.n_out, .token = h->token, .out = h->out};
-    rc = h->trunk ? step_on_card(h, &s) : step_on_team(h, t, &s);
+    rc = h->trunk ? step_on_card(h, r.seq, &s) : step_on_team(h, t, &s);
     if (rc < 0)
         return quits(h) ? 0 : rc;
     if (hits_end(h->c.hits))
@@ -352,6 +358,7 @@ static int work(struct host *h, struct team *t)
     h->n_steps++;
     h->n_tokens += r.n_tokens;
     h->step_ns += now_ns() - start;
+    timeline_end(&h->c.child->timeline, TIMELINE_TRUNK, TIMELINE_HOSTED, start, r.seq, r.n_tokens, 0);
     answer(h, &r);
     return 1;
 }

@@ -54,12 +54,15 @@ static void answer(struct uploader *u, uint64_t number, enum order_why why)
 static void upload(struct uploader *u, const struct order *o)
 {
     const struct maps *m = u->m;
+    uint64_t traced = timeline_begin(&m->timeline), bytes = 0;
 
     for (uint32_t i = 0; i < o->n_pieces; i++) {
         const struct order_piece *x = &o->piece[i];
         memcpy(u->pool->base + x->dst, m->slabs[x->seg - 1] + x->file_off, x->bytes);
         counter_add(&u->box->count.bytes, x->bytes);
+        bytes += x->bytes;
     }
+    timeline_end(&m->timeline, TIMELINE_SIDE, TIMELINE_UPLOAD, traced, bytes, o->layer, o->expert);
     if (u->hits)
         hits_came(u->hits, o->layer, o->expert, o->place, o->epoch);
 }

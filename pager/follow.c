@@ -149,7 +149,11 @@ static void measure(struct pager *p, uint64_t bytes, int bounce)
 
 struct job_read *follow_next(struct pager *p)
 {
-    return p->stopping ? NULL : jobs_next(&p->jobs);
+    struct job_read *r = p->stopping ? NULL : jobs_next(&p->jobs);
+
+    if (r)
+        r->began = timeline_begin(&p->timeline);
+    return r;
 }
 
 uint8_t *follow_place(const struct pager *p, const struct job_read *r)
@@ -209,7 +213,13 @@ int follow_result(struct pager *p, struct job_read *r, int64_t got)
     uint64_t off = r->off, bytes = r->bytes;
     int bounce = r->bounce;
     struct pager_counters *c = &p->box->count;
-    struct job_result res = jobs_result(&p->jobs, r, got);
+    struct job_result res;
+
+    timeline_row(&p->timeline, TIMELINE_LEADER, TIMELINE_READ, (uint16_t)(r->id + 1), r->began, got > 0 ? (uint64_t)got : 0, o->layer,
+              o->expert);
+    res = jobs_result(&p->jobs, r, got);
+    if (res.again)
+        r->began = timeline_begin(&p->timeline);
 
     count(&p->box->heartbeat, 1);
     count(&c->reads, 1);

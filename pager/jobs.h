@@ -43,6 +43,7 @@ struct job_read {
     uint64_t copy_from, copy_to, n_copy;
     uint32_t piece; /* of its order */
     uint32_t tries_eio, tries_again, tries_short;
+    uint64_t began; /* the caller's: when it went out */
     struct job *job;
     struct job_read *next; /* among those that wait to be copied */
 };

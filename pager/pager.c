@@ -264,7 +264,7 @@ static int serve(struct pager *p, int term_fd, struct err *e)
 
 int pager_run(const struct child *c, struct err *e)
 {
-    struct pager p = {.child = c, .trouble_fd = -1};
+    struct pager p = {.child = c, .trouble_fd = -1, .timeline = c->timeline};
     int rc, term_fd = -1;
     sigset_t term;
 

@@ -37,6 +37,7 @@ struct pager {
     uint8_t *seg_base[1 + MAX_NODES];  /* by order_piece.seg; NULL: not mapped */
     uint64_t seg_bytes[1 + MAX_NODES]; /* whole pages */
 
+    struct timeline timeline; /* lane TIMELINE_LEADER: lock */
     pthread_mutex_t lock;
     struct jobs jobs;     /* lock */
     struct tune tune;     /* lock */

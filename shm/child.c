@@ -84,6 +84,17 @@ static int hello(int ctl, struct err *e)
     return rc ? err_set(e, rc, "control socket %d: %s", ctl, strerror(-rc)) : 0;
 }
 
+static void begin_timeline(struct child *c)
+{
+    struct timeline *t = &c->timeline;
+
+    t->pid = (uint32_t)getpid();
+    for (size_t i = 0; i < c->n_segs; i++)
+        if (c->seg[i].role == SEG_TIMELINE && c->seg[i].bytes >= sizeof *t->ring)
+            t->ring = c->seg[i].base;
+    timeline_end(t, TIMELINE_LEADER, TIMELINE_STARTED, timeline_begin(t), 0, 0, 0);
+}
+
 int child_begin(int argc, char **argv, const char *name, const char *about, struct child *c,
                 struct err *e)
 {
@@ -120,6 +131,7 @@ int child_begin(int argc, char **argv, const char *name, const char *about, stru
     if (rc)
         return rc;
     rc = map_all(argc - 4, argv + 4, c, e);
+    begin_timeline(c);
     if (rc)
         ctl_sendf(c->ctl, CTL_ERROR, 0, "%s", e ? e->msg : "cannot map a segment");
     return rc;

@@ -8,6 +8,7 @@
 #include "shm/ctl.h"
 #include "shm/layout.h"
 #include "shm/seg.h"
+#include "shm/timeline.h"
 
 #define CHILD_SEGS 80
 struct child {
@@ -15,6 +16,7 @@ struct child {
     uint32_t outbox; /* own process slot */
     size_t n_segs;
     struct seg seg[CHILD_SEGS];
+    struct timeline timeline; /* the process's part of the timeline; off unless the coordinator passed a ring */
 };
 
 /* 0, or a negative code with *e set (also told to the parent as CTL_ERROR). usage: e.g. when a

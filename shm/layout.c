@@ -4,6 +4,7 @@
 
 #include "shm/amends.h"
 #include "shm/seg.h"
+#include "shm/timeline.h"
 
 static uint64_t mix(uint64_t h, uint64_t x) /* FNV-1a over the eight bytes of x */
 {
@@ -44,6 +45,10 @@ uint64_t shm_layout_hash(void)
         AT(seg_head, role),
         AT(seg_head, index),
         AT(seg_head, bytes),
+        /* a timeline's ring */
+        sizeof(struct timeline_record),
+        sizeof(struct timeline_ring),
+        TIMELINE_KINDS,
         /* geometry and board */
         sizeof(struct geometry),
         AT(geometry, n_nodes),

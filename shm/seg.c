@@ -35,6 +35,7 @@ const char *seg_role_name(enum seg_role role)
         [SEG_ANSWERS] = "answers",
         [SEG_PROGRAM] = "program",
         [SEG_CARD_ANSWERS] = "card answers",
+        [SEG_TIMELINE] = "timeline",
     };
 
     return (size_t)role < sizeof name / sizeof *name && name[role] ? name[role] : "unknown";
@@ -43,7 +44,7 @@ const char *seg_role_name(enum seg_role role)
 static int is_large(enum seg_role role)
 {
     return role == SEG_SLABS || role == SEG_TRUNK || role == SEG_ACTS || role == SEG_OUTBOX ||
-           role == SEG_ANSWERS;
+           role == SEG_ANSWERS || role == SEG_TIMELINE;
 }
 
 /* A memfd's size is sealed, so that no process that holds it can shorten it under another. */

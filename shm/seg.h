@@ -26,6 +26,7 @@ enum seg_role { /* what a segment holds; the number travels on a child's command
     SEG_ANSWERS,
     SEG_PROGRAM, /* coordinator/trunk/exec/wire.h */
     SEG_CARD_ANSWERS, /* index = outbox number of a card's worker: its answers to orders (struct pager_box) */
+    SEG_TIMELINE, /* shm/timeline.h; index = the coordinator's number for it */
 };
 
 #define SEG_MAGIC 0x45564c434e4f4343ull /* "CCNOCLVE" */

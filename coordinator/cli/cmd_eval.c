@@ -60,7 +60,7 @@ struct eval {
     struct eval_flags flags;
     uint32_t *ids; /* the tokens, then room for the greedy ones */
     size_t n;
-    struct output logits, stats;
+    struct output logits;
     struct engine *en;
     struct step_token *pass;
     uint32_t *rows;
@@ -129,8 +129,7 @@ static int prepare(struct eval *v, struct err *e)
                                     "leave one of them out");
     if ((v->flags.logits && output_open(&v->logits, v->flags.logits, e)) ||
         (v->flags.dump && output_folder(v->flags.dump, e)) ||
-        (v->engine.stats && output_open(&v->stats, v->engine.stats, e)) ||
-        engine_flags_results(&v->engine, "--logits", v->flags.logits, e))
+        engine_flags_open(&v->engine, "--logits", v->flags.logits, e))
         return -1;
     return 0;
 }
@@ -215,8 +214,8 @@ static int write_stats(struct eval *v, struct err *e)
     json_put_f64(j, 1e3 * v->wall);
     json_close_object(j);
     rc = json_text(j, &text, &n, e);
-    if (!rc && !(rc = output_write(&v->stats, text, n, e)))
-        rc = output_write(&v->stats, "\n", 1, e);
+    if (!rc && !(rc = output_write(&v->engine.stats_file, text, n, e)))
+        rc = output_write(&v->engine.stats_file, "\n", 1, e);
     json_out_free(j);
     return rc;
 }
@@ -261,7 +260,7 @@ static int body(struct engine *en, void *arg, struct err *e)
 
 int cmd_eval(int argc, char **argv)
 {
-    struct eval v = {.logits = {.fd = -1}, .stats = {.fd = -1}};
+    struct eval v = {.logits = {.fd = -1}};
     struct args a = {
         .verb = "eval",
         .about = "the logits of given tokens",
@@ -290,7 +289,7 @@ int cmd_eval(int argc, char **argv)
         o.n_ctx = v.flags.n_ctx;
         status = engine_run(&o, body, &v, &e);
     }
-    if (output_close(&v.logits, &e) || output_close(&v.stats, &e))
+    if (output_close(&v.logits, &e) || engine_flags_close(&v.engine, &e))
         status = 1;
     if (status == 1)
         report_error(&e);

@@ -45,7 +45,6 @@ struct perplexity {
     struct perplexity_flags flags;
     struct token_list ids;
     int64_t bos; /* in place of each window's first token; -1: not */
-    struct output stats;
     struct engine *en;
     struct step_token *pass;
     uint32_t *rows;
@@ -168,8 +167,8 @@ static int write_stats(struct perplexity *p, size_t windows, struct err *e)
     json_put_f64(j, 1e3 * p->wall);
     json_close_object(j);
     rc = json_text(j, &text, &n, e);
-    if (!rc && !(rc = output_write(&p->stats, text, n, e)))
-        rc = output_write(&p->stats, "\n", 1, e);
+    if (!rc && !(rc = output_write(&p->engine.stats_file, text, n, e)))
+        rc = output_write(&p->engine.stats_file, "\n", 1, e);
     json_out_free(j);
     return rc;
 }
@@ -214,7 +213,7 @@ static int body(struct engine *en, void *arg, struct err *e)
 
 int cmd_perplexity(int argc, char **argv)
 {
-    struct perplexity p = {.flags = {.n_ctx = 512}, .stats = {.fd = -1}};
+    struct perplexity p = {.flags = {.n_ctx = 512}};
     struct args a = {
         .verb = "perplexity",
         .about = "how surprised the model is by a text (less is better)",
@@ -231,13 +230,12 @@ int cmd_perplexity(int argc, char **argv)
     if (args_parse(&a, argc, argv, &status))
         return status;
     status = 1;
-    if (!(p.engine.stats && output_open(&p.stats, p.engine.stats, &e)) &&
-        !engine_flags_results(&p.engine, NULL, NULL, &e) && !prepare(&p, &e)) {
+    if (!engine_flags_open(&p.engine, NULL, NULL, &e) && !prepare(&p, &e)) {
         engine_flags_options(&p.engine, &o);
         o.n_ctx = p.flags.n_ctx;
         status = engine_run(&o, body, &p, &e);
     }
-    if (output_close(&p.stats, &e))
+    if (engine_flags_close(&p.engine, &e))
         status = 1;
     if (status == 1)
         report_error(&e);

@@ -164,7 +164,6 @@ struct run {
     size_t text_n;
     struct token_list ids; /* the prompt, then the answer */
     size_t n_prompt;
-    struct output stats;
 
     /* inside the engine */
     struct engine *en;
@@ -459,8 +458,8 @@ static int write_stats(struct run *r, size_t n_answer, const struct engine_stats
     stats_put_phase(j, "answer", &r->answer_phase, r->answer_phase.steps);
     json_close_object(j);
     rc = json_text(j, &text, &n, e);
-    if (!rc && !(rc = output_write(&r->stats, text, n, e)))
-        rc = output_write(&r->stats, "\n", 1, e);
+    if (!rc && !(rc = output_write(&r->engine.stats_file, text, n, e)))
+        rc = output_write(&r->engine.stats_file, "\n", 1, e);
     json_out_free(j);
     return rc;
 }
@@ -537,7 +536,7 @@ static int body(struct engine *en, void *arg, struct err *e)
 
 int cmd_run(int argc, char **argv)
 {
-    struct run r = {.stats = {.fd = -1}};
+    struct run r = {0};
     struct args a = {
         .verb = "run",
         .about = "go on from a text",
@@ -559,8 +558,7 @@ int cmd_run(int argc, char **argv)
     if (settings_of(&r.flags, &r.settings, &e))
         return args_usage("run", "%s", e.msg);
     status = 1;
-    if ((r.engine.stats && output_open(&r.stats, r.engine.stats, &e)) ||
-        engine_flags_results(&r.engine, NULL, NULL, &e) || prepare(&r, &e) ||
+    if (engine_flags_open(&r.engine, NULL, NULL, &e) || prepare(&r, &e) ||
         (r.flags.ignore_eos && never_end(&r, &e)))
         goto done;
     engine_flags_options(&r.engine, &o);
@@ -569,7 +567,7 @@ int cmd_run(int argc, char **argv)
     o.warm_first = r.flags.warm_first;
     status = engine_run(&o, body, &r, &e);
 done:
-    if (output_close(&r.stats, &e) && !status)
+    if (engine_flags_close(&r.engine, &e) && !status)
         status = 1;
     if (status == 1)
         report_error(&e);

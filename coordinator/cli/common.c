@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "coordinator/cli/cards_flag.h"
-#include "coordinator/cli/output.h"
 #include "coordinator/cli/value.h"
 #include "coordinator/cli/version.h"
 #include "coordinator/model/utf8.h"
@@ -137,6 +136,12 @@ const struct flag engine_run_table[] = {
      .kind = FLAG_STRING,
      .at = AT(stats),
      .help = "write times and counters, those of every worker process too, to FILE as JSON"},
+    {.name = "trace",
+     .arg = "FILE",
+     .kind = FLAG_STRING,
+     .at = AT(trace),
+     .help = "write a timeline of steps, calls, uploads and reads of every process to FILE, for chrome://tracing or "
+             "ui.perfetto.dev"},
     {.kind = 0},
 };
 const char engine_flags_notes[] =
@@ -147,10 +152,36 @@ const char engine_flags_notes[] =
 
 void engine_flags_init(struct engine_flags *f)
 {
-    *f = (struct engine_flags){.kv = KV_F16, .cards = {.trunk = TRUNK_AUTO}};
+    *f = (struct engine_flags){.kv = KV_F16, .cards = {.trunk = TRUNK_AUTO},
+                               .stats_file = {.fd = -1},
+                               .trace_file = {.fd = -1}};
 }
 
-void engine_flags_options(const struct engine_flags *f, struct engine_options *o)
+int engine_flags_open(struct engine_flags *f, const char *flag, const char *path, struct err *e)
+{
+    const struct result r[] = {
+        {flag, path}, {"--stats", f->stats}, {"--trace", f->trace}, {"--record-routes", f->record_routes}};
+    int rc = 0;
+
+    if ((f->stats && (rc = output_open(&f->stats_file, f->stats, e))) ||
+        (f->trace && (rc = output_open(&f->trace_file, f->trace, e))))
+        return rc;
+    return results_differ(r, sizeof r / sizeof *r, e);
+}
+
+int engine_flags_close(struct engine_flags *f, struct err *e)
+{
+    int stats = output_close(&f->stats_file, e), trace = output_close(&f->trace_file, e);
+
+    return stats ? stats : trace;
+}
+
+static int trace_out(void *to, const void *data, size_t n, struct err *e)
+{
+    return output_write(to, data, n, e);
+}
+
+void engine_flags_options(struct engine_flags *f, struct engine_options *o)
 {
     o->model_path = f->model;
     o->kv = (enum kv_type)f->kv;
@@ -162,16 +193,11 @@ void engine_flags_options(const struct engine_flags *f, struct engine_options *o
     o->policy = (enum policy_kind)f->policy;
     o->prefetch = (enum prefetch_mode)f->prefetch;
     o->record_routes = f->record_routes;
+    o->trace = f->trace ? trace_out : NULL;
+    o->trace_to = &f->trace_file;
     o->verbose = f->verbose;
     o->verify = f->verify;
     o->progress = isatty(2);
-}
-
-int engine_flags_results(const struct engine_flags *f, const char *flag, const char *path, struct err *e)
-{
-    const struct result r[] = {{flag, path}, {"--stats", f->stats}, {"--record-routes", f->record_routes}};
-
-    return results_differ(r, sizeof r / sizeof *r, e);
 }
 
 const char *kv_name(int kv)

@@ -4,12 +4,14 @@
 #include <stdint.h>
 
 #include "coordinator/cli/args.h"
+#include "coordinator/cli/output.h"
 #include "coordinator/engine.h"
 #include "coordinator/json/json_write.h"
 #include "coordinator/supervise/cards_choose.h"
 
 struct engine_flags {
-    const char *model, *stats;
+    const char *model, *stats, *trace;
+    struct output stats_file, trace_file; /* of engine_flags_open */
     uint32_t threads, nodes, batch;
     uint64_t ram;
     const char *record_routes;
@@ -22,10 +24,12 @@ extern const struct flag engine_flag_table[], engine_run_table[];
 extern const char engine_flags_notes[]; /* for help */
 void engine_flags_init(struct engine_flags *f);
 /* Everything but n_ctx and every_row. */
-void engine_flags_options(const struct engine_flags *f, struct engine_options *o);
-/* No two results in one file: --stats, --record-routes, and another that a command has (path NULL: none).
- * Once --stats and the other are open. */
-int engine_flags_results(const struct engine_flags *f, const char *flag, const char *path, struct err *e);
+void engine_flags_options(struct engine_flags *f, struct engine_options *o);
+/* Opens --stats and --trace. No two results go into one file: these, --record-routes, and another that the
+ * command has opened (path NULL: none). */
+int engine_flags_open(struct engine_flags *f, const char *flag, const char *path, struct err *e);
+/* Also after an error. */
+int engine_flags_close(struct engine_flags *f, struct err *e);
 const char *kv_name(int kv);
 
 /* A stretch of a run between two readings of the counters. Seconds. */

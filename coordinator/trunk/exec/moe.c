@@ -274,6 +274,7 @@ static void publish_next(struct moe *m)
     struct open_call *o = call_of(m, m->next_sub++);
     uint32_t t0 = m->next_token, n = m->n_tokens - t0;
     uint64_t half = (m->next % CALLS_IN_FLIGHT) * g->acts_half; /* at most so many are open */
+    uint64_t traced = timeline_begin(&m->c.timeline);
 
     if (n > m->sub_tokens)
         n = m->sub_tokens;
@@ -300,6 +301,7 @@ static void publish_next(struct moe *m)
     m->next++;
     m->count_of.calls++;
     m->count_of.items += o->call.head.n_items;
+    timeline_end(&m->c.timeline, m->c.lane, TIMELINE_PUBLISH, traced, o->call.head.seq, m->layer, o->call.head.n_items);
 }
 
 void moe_step(struct moe *m, uint32_t n_tokens)
@@ -430,6 +432,7 @@ static void wait_complete(struct moe *m, struct open_call *o)
         round = 0;
     }
     m->count_of.wait_ns += now_ns() - start;
+    timeline_end(&m->c.timeline, m->c.lane, TIMELINE_WAIT, start, o->call.head.seq, m->layer, 0);
 }
 
 /* Tokens t, of the call, that thread has to sum. */
@@ -471,10 +474,17 @@ void moe_finish(struct moe *m, struct team *t, int thread, int n_threads, int pa
 
     for (; n < last; n++) {
         struct open_call *o = call_of(m, n);
-        if (o->own.n_items)
+        uint64_t traced = 0;
+        if (o->own.n_items) {
+            traced = thread ? 0 : timeline_begin(&m->c.timeline);
             m->c.own.compute(m->c.own.arg, &o->own, thread, n_threads);
-        if (thread == 0)
+            if (!thread)
+                timeline_end(&m->c.timeline, m->c.lane, TIMELINE_OWN, traced, 0, m->layer, o->own.n_items);
+        }
+        if (thread == 0) {
             wait_complete(m, o);
+            traced = timeline_begin(&m->c.timeline);
+        }
         if (parallel) {
             team_meet(t);
             uint32_t all = o->call.head.n_tokens;
@@ -485,6 +495,7 @@ void moe_finish(struct moe *m, struct team *t, int thread, int n_threads, int pa
             sum_tokens(m, o, 0, o->call.head.n_tokens, weights, y);
         }
         if (thread == 0) {
+            timeline_end(&m->c.timeline, m->c.lane, TIMELINE_SUM, traced, o->call.head.seq, m->layer, 0);
             if (o->call.head.seq)
                 call_retire(m->c.geo, m->c.calls, o->call.head.seq);
             m->first_sub = n + 1;

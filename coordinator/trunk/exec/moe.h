@@ -7,6 +7,7 @@
 #include "shm/calls.h"
 #include "shm/err.h"
 #include "shm/team.h"
+#include "shm/timeline.h"
 
 struct moe_counters {
     uint64_t calls, items, disk_items, card_items; /* published; of these: on disk, on a card */
@@ -61,6 +62,8 @@ struct moe_config {
     int rings;                       /* 1: wakes the owners of its calls, and the steward for items on disk;
                                       * 0: only the steward, which follows every call then (executor in a worker) */
     _Atomic uint64_t *disk_call;     /* rings: last call with items on disk: what the steward looks at */
+    struct timeline timeline;              /* the leader's, in lane `lane` */
+    enum timeline_lane_of lane;
     int shared;                      /* workers use our cores: yield while waiting */
 };
 struct moe;
