@@ -31,11 +31,25 @@ static int emulated(const char *at, struct cards_wanted *c)
     return *at != ':' || value_size(at + 1, &c->bytes) || !c->bytes ? -1 : 0;
 }
 
+/* ":BYTES" of a card in a list. NULL: no size. */
+static const char *pool_size(const char *at, uint64_t *bytes)
+{
+    char text[32];
+    size_t n = strcspn(++at, ",");
+
+    if (n >= sizeof text)
+        return NULL;
+    memcpy(text, at, n);
+    text[n] = 0;
+    return value_size(text, bytes) || !*bytes ? NULL : at + n;
+}
+
 static int listed(const char *at, struct cards_wanted *c)
 {
     c->kind = CARDS_LISTED;
     for (;; at++) {
-        if (c->n == MAX_CARDS || !(at = small_number(at, &c->card[c->n++])))
+        uint32_t i = c->n++;
+        if (i == MAX_CARDS || !(at = small_number(at, &c->card[i])) || (*at == ':' && !(at = pool_size(at, &c->most[i]))))
             return -1;
         if (!*at)
             return 0;
@@ -49,7 +63,7 @@ int take_cards(const char *value, void *to, char *wanted, size_t room)
     struct cards_wanted *old = to, c = {.trunk = old->trunk};
     int bad = 0;
 
-    snprintf(wanted, room, "none, all, numbers of cards as in 0,1, or emu:N or emu:N:BYTES with N from 1 to %u", MAX_CARDS);
+    snprintf(wanted, room, "none, all, numbers of cards as in 0,1 or 0:BYTES,1:BYTES, or emu:N or emu:N:BYTES with N from 1 to %u", MAX_CARDS);
     if (!strcmp(value, "none"))
         c.kind = CARDS_NONE;
     else if (!strncmp(value, "emu:", 4))

@@ -32,7 +32,7 @@ static void cards(void)
     static const char *const bad[] = {
         "",       " ",      "None",     "0,",      ",0",      "0,,1",        "0 1",    "0, 1",   "-1",    "+1",
         "01",     "1000",   "a",        "0x1",     "emu",     "emu:",        "emu:0",  "emu:17", "emu:-1",
-        "emu:01", "emu:1:", "emu:1:0",  "emu:1:x", "emu:1:-1", "emu:1:1M:2", "emu:1,2", "alle",  "gpu",   "auto",
+        "emu:01", "emu:1:", "emu:1:0",  "emu:1:x", "emu:1:-1", "emu:1:1M:2", "emu:1,2", "alle", "0:", "0:,1", "0:0", "0:x", "0:1G:2", "1G", "0:1G,", "0:12345678901234567890123456789012345",  "gpu",   "auto",
         "0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16"};
     struct cards_wanted c;
 
@@ -47,6 +47,9 @@ static void cards(void)
     CHECK(c.n == 3 && c.card[0] == 2 && !c.card[1] && c.card[2] == 11);
     c = taken("0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15");
     CHECK(c.n == 16 && c.card[15] == 15);
+    CHECK(!c.most[0] && !c.most[15]);
+    c = taken("1:2G,0,1:512");
+    CHECK(c.n == 3 && c.card[0] == 1 && c.most[0] == 2ull << 30 && !c.card[1] && !c.most[1] && c.most[2] == 512);
     c = taken("emu:3");
     CHECK(c.kind == CARDS_EMULATED && c.n == 3 && !c.bytes);
     c = taken("emu:16:1.5M");

@@ -18,6 +18,7 @@ struct cards_wanted { /* --cards and --trunk */
     enum cards_kind kind;
     uint32_t n;               /* listed or emulated */
     uint32_t card[MAX_CARDS]; /* listed: the driver's numbers */
+    uint64_t most[MAX_CARDS]; /* listed: bytes that its pool of experts may have; 0: what is free */
     uint64_t bytes;           /* emulated: of each pool; 0: whatever is right */
     int trunk;                /* TRUNK_AUTO, TRUNK_CPU, or an index into the list of cards */
 };
@@ -26,6 +27,7 @@ struct card_chosen {
     uint32_t device;    /* the driver's number: index into cards_found.card */
     uint32_t sharers;   /* how often it is in the list */
     uint64_t free;      /* bytes of this worker: the card's free memory over its sharers */
+    uint64_t most;      /* of these, for its pool of experts; 0: as many as are left */
 };
 struct cards_chosen {
     uint32_t n;

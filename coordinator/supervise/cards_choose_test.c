@@ -30,7 +30,7 @@ static void refused(const struct cards_wanted *w, const struct cards_found *f, c
 
 static void listed(void)
 {
-    struct cards_wanted w = {.kind = CARDS_LISTED, .n = 3, .card = {1, 0, 1}};
+    struct cards_wanted w = {.kind = CARDS_LISTED, .n = 3, .card = {1, 0, 1}, .most = {0, GIB, 0}};
     struct cards_found f = two();
     struct cards_chosen out;
     struct err e = {0};
@@ -38,6 +38,7 @@ static void listed(void)
     CHECK(!cards_choose(&w, &f, GIB, &out, &e) && out.n == 3, "%s", e.msg);
     CHECK(out.card[0].device == 1 && out.card[0].sharers == 2 && out.card[0].free == 60 * GIB);
     CHECK(out.card[1].device == 0 && out.card[1].sharers == 1 && out.card[1].free == 100 * GIB);
+    CHECK(out.card[1].most == GIB && !out.card[0].most && !out.card[2].most);
     CHECK(out.card[2].device == 1 && out.card[2].free == 60 * GIB);
     w = (struct cards_wanted){.kind = CARDS_LISTED, .n = 1, .card = {2}};
     refused(&w, &f, "no card 2", "0 to 1", "");
