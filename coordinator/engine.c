@@ -740,10 +740,10 @@ static struct moe_told told(struct engine *en)
                              .arg = en};
 }
 
-/* CONCLAVE_CARD_CHURN, for tests: so many experts leave each card whenever the steward looks, used or not. */
+/* For tests: an expert leaves each card so often, used or not. */
 static uint32_t churn_asked(void)
 {
-    const char *v = getenv("CONCLAVE_CARD_CHURN");
+    const char *v = getenv("CONCLAVE_CARD_CHURN_US");
 
     return v ? (uint32_t)strtoul(v, NULL, 10) : 0;
 }
@@ -772,7 +772,7 @@ static int start_trunk(struct engine *en, struct err *e)
         .card = en->channel,
         .trunk_card = en->trunk_card,
         .step_open = &en->step_open,
-        .churn = churn_asked(),
+        .churn_us = churn_asked(),
     };
     struct moe_config mc = {
         .geo = g,

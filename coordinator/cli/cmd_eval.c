@@ -286,6 +286,7 @@ int cmd_eval(int argc, char **argv)
     status = 1;
     if (!prepare(&v, &e)) {
         engine_flags_options(&v.engine, &o);
+        o.warm_first = 1; /* cards are filled first: what lies where does not depend on who was quicker */
         o.n_ctx = v.flags.n_ctx;
         status = engine_run(&o, body, &v, &e);
     }

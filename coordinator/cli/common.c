@@ -409,6 +409,7 @@ void stats_put_engine(struct json_out *j, const struct engine_flags *f, const st
     put_u64(j, "nodes", s->nodes);
     put_u64(j, "n_slabs", s->n_slabs);
     put_u64(j, "trunk_bytes", s->trunk_bytes);
+    put_u64(j, "layers", (uint64_t)m->n_layers);
     put_u64(j, "experts", (uint64_t)m->n_layers * m->n_experts);
     put_u64(j, "slab_bytes_all", s->expert_bytes);
     put_u64(j, "slab_bytes_one", s->expert_one_bytes);

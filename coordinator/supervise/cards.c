@@ -31,6 +31,7 @@ struct cards {
     uint32_t *busy, n_busy; /* slots leaving or uploading */
     uint64_t next_order[MAX_CARDS], next_epoch;
     uint32_t n_open[MAX_CARDS], n_free, churn_at;
+    uint64_t churned_ns;
     int absent[MAX_CARDS]; /* has no worker now */
     size_t at, fresh; /* the scan: next, and how many are still to be looked at */
     _Atomic uint64_t uploads, bytes, left, came[MAX_CARDS];
@@ -340,22 +341,29 @@ static int advance(struct cards *c)
     return moved;
 }
 
-/* Tests: the next residents of each card leave, whatever they are worth. */
+/* Tests: the next resident of each card leaves, whatever it is worth. */
 static int churn(struct cards *c)
 {
     const struct card_plan *p = c->c.plan;
+    uint64_t now = now_ns();
     int moved = 0;
 
-    for (uint32_t k = 0; k < p->n_cards; k++)
-        for (uint32_t n = 0, left = c->c.churn; left && n < p->slot0[k + 1] - p->slot0[k]; n++) {
-            uint32_t i = p->slot0[k] + (c->churn_at + n) % (p->slot0[k + 1] - p->slot0[k]);
-            if (c->slot[i].state != SLOT_RESIDENT || !can_order(c, k))
-                continue;
-            leave(c, i, PLACE_NONE, 0);
-            moved = 1;
-            left--;
+    if (now - c->churned_ns < c->c.churn_us * 1000ull)
+        return 0;
+    c->churned_ns = now;
+    c->churn_at++;
+    for (uint32_t k = 0; k < p->n_cards; k++) {
+        uint32_t n = p->slot0[k + 1] - p->slot0[k], i = p->slot0[k];
+        for (uint32_t j = 0; j < n; j++) {
+            i = p->slot0[k] + (c->churn_at + j) % n;
+            if (c->slot[i].state == SLOT_RESIDENT)
+                break;
         }
-    c->churn_at += c->c.churn;
+        if (c->slot[i].state != SLOT_RESIDENT || !can_order(c, k))
+            continue;
+        leave(c, i, PLACE_NONE, 0);
+        moved = 1;
+    }
     return moved;
 }
 
@@ -363,7 +371,7 @@ int cards_round(struct cards *c, int news)
 {
     int moved = advance(c);
 
-    if (c->c.churn)
+    if (c->c.churn_us)
         moved |= churn(c);
     if (moved || news)
         c->fresh = n_experts(c);

@@ -33,7 +33,7 @@ struct cards_config { /* borrowed until cards_close */
     struct outbox *const *box; /* by outbox number */
     struct card_channel *card; /* the outbox is stored here again when a card has another worker */
     int trunk;               /* the card that hosts the trunk; -1: none */
-    uint32_t churn;          /* tests: so many experts leave each card in every round, used or not */
+    uint32_t churn_us;       /* tests: an expert leaves each card so often, used or not; 0: never */
     /* RAM's side */
     void *arg;
     /* the slab in which the expert's bytes are whole now, and its epoch; PLACE_NONE */

@@ -730,7 +730,7 @@ static void *run(void *arg)
         if (steward_follow(p->steward, now_ns(), &e) < 0)
             watch_fatal(*p->c.watch, "steward: %s", e.msg);
         about_card(p);
-        p->stuck = p->c.churn != 0;
+        p->stuck = p->c.churn_us != 0;
         arrived = moved = advance(p);
         moved |= serve(p);
         moved |= read_ahead(p);
@@ -883,7 +883,7 @@ static int start_cards(struct paging *p, struct err *e)
                              .box = p->c.outbox,
                              .card = p->c.card,
                              .trunk = p->c.trunk_card,
-                             .churn = p->c.churn,
+                             .churn_us = p->c.churn_us,
                              .arg = p,
                              .in_ram = in_ram,
                              .hold = hold,

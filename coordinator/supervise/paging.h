@@ -39,8 +39,8 @@ struct paging_config { /* borrowed until paging_stop */
     const uint8_t *card_size_of;
     struct card_channel *card;            /* of each */
     int trunk_card;                       /* the one that hosts the trunk; -1 */
-    uint32_t churn;                       /* tests: cards_config */
     const _Atomic uint32_t *step_open;    /* while it is not 0 calls may come that nobody rings for; NULL: never */
+    uint32_t churn_us;                    /* tests: cards_config */
     void (*own_uses)(void *arg);          /* tells `uses` of what no call tells; NULL */
     const struct ahead *ahead; /* what the trunk foresees; NULL: nothing is read ahead */
     struct heat_keeper *heat; /* NULL: nothing is known from earlier runs, and nothing kept */

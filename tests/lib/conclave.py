@@ -105,3 +105,17 @@ def whole_model_hashes():
             if len(cells) >= 5 and re.match(r"(tiny|models|demo)/", cells[0]):
                 table[cells[0], cells[1]] = {"f32": cells[3], "f16": cells[4]}
     return table
+
+
+# golden models whose architecture is built
+BUILT = ["tiny/olmoe", "tiny/qwen3moe", "models/olmoe-q8_0", "models/qwen3moe-q4_k_m", "models/qwen3moe-iq"]
+
+
+def long_prompts():
+    """(name, model file, tokens) of every built golden model's long prompts and of the demo model's."""
+    for name, model, _, prompt in cases(BUILT):
+        if prompt["name"] != "short":  # the long one runs the same code on more tokens
+            yield name, model, prompt["tokens"]
+    with open(DEMO + "/ref/story-moe.json") as f:
+        case = json.load(f)
+    yield "story-moe", DEMO + "/story-moe-q4_k_m.gguf", case["prompts"][-1]["tokens"]

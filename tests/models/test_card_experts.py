@@ -1,74 +1,92 @@
 #!/usr/bin/env python3
-"""Bytes of the logits with experts on one, two and three emulated cards, whose pools hold 10%, 50% and all
-of the experts, with all experts in RAM and with a quarter of them, one token at a time and all at once: those
-of the run without cards, for every golden model and the demo model. A card computes items wherever an expert
-lies on it. The CPU's kernels stand for the card's: this is about placement and processes alone."""
-import json
+"""Bytes of the logits with one, two and three emulated cards, whose pools hold 10%, 50% and all of the experts:
+those of the run without cards, for every golden model and the demo model. Every model, number of cards and size
+of pools meets every batch (1, odd, all at once) and number of nodes, RAM for all experts and for a quarter, the
+trunk on one of the cards and on the CPU; of these four, every two of their values meet (the rows of SHAPES). A
+card computes items wherever its pool holds an expert. The CPU's kernels stand for the card's: this is about
+placement and processes alone. At the end experts leave the cards at every layer of every step, while they are
+computed with a delay."""
+import os
 import sys
 
 sys.path.insert(0, "tests/lib")
-from conclave import DEMO, Checks, Eval, cases, conclave  # noqa: E402
+from conclave import Checks, Eval, conclave, long_prompts  # noqa: E402
 
-NAMES = ["tiny/olmoe", "tiny/qwen3moe", "models/olmoe-q8_0", "models/qwen3moe-q4_k_m", "models/qwen3moe-iq"]
-
-
-def prompts():
-    for name, model, _, prompt in cases(NAMES):
-        if prompt["name"] != "short":  # the long one runs the same code on more tokens
-            yield name, model, prompt["tokens"]
-    with open(DEMO + "/ref/story-moe.json") as f:
-        case = json.load(f)
-    yield "story-moe", DEMO + "/story-moe-q4_k_m.gguf", case["prompts"][-1]["tokens"]
+GREEDY = 40  # tokens behind the prompt: by then every card has been sent an expert that is used
+# batch (0: all), nodes, part of the experts in RAM, the trunk on a card
+SHAPES = [(1, 1, 1, True), (1, 2, 4, False), (7, 1, 4, True), (7, 2, 1, False), (0, 1, 1, False), (0, 2, 4, True)]
 
 
-def run(what, model, tokens, base, cards, args):
-    r = Eval(model, tokens, *args)
+def run(what, model, tokens, base, args):
+    r = Eval(model, tokens, "--greedy", GREEDY, *args)
     if not check(r.ok, "%s: %s" % (what, r.error())):
-        return None
+        return None, []
     s = r.stats
-    check(r.logits == base.logits, "%s: other bytes" % what)
+    check(r.logits == base.logits and r.p.stdout == base.p.stdout, "%s: other bytes" % what)
     check(s["net_finds"] == 0, "%s: %d wake-ups lost" % (what, s["net_finds"]))
-    workers = [w for w in s["workers"] if "card" in w]
-    check(len(workers) == cards, "%s: %d cards" % (what, len(workers)))
-    return s, workers
+    return s, sorted((w for w in s["workers"] if "card" in w), key=lambda w: w["card"])
+
+
+def counters(what, s, workers, cards, trunk, nodes, all_in_ram):
+    """Who computed: each card that holds an expert, the trunk where it was asked to be, and every item once."""
+    check([w["card"] for w in workers] == list(range(cards)), "%s: other cards: %s" % (what, workers))
+    check([w["card"] for w in workers if w["trunk"]] == ([] if trunk is None else [trunk]), "%s: the trunk: %s" %
+          (what, workers))
+    for w in workers:
+        check(w["items"] > 0 or not (w["came"] or w["held"]), "%s: a card holds experts and has no items: %s" % (what, w))
+    check((s["own_items"] > 0) == any(w["trunk"] and w["held"] for w in workers), "%s: own hits: %d" %
+          (what, s["own_items"]))
+    slots, experts = s["card_slots"], s["experts"]
+    check(slots >= cards, "%s: %d slots" % (what, slots))
+    if not all_in_ram:
+        return
+    # the slots are filled before the first token, each with one expert or another
+    check(s["uploads"] >= min(slots, experts), "%s: %d uploads to %d slots" % (what, s["uploads"], slots))
+    check(s["expert_reads"] == experts, "%s: %d reads" % (what, s["expert_reads"]))
+    if slots >= experts:  # all of them, each once and for good; no node has anything to do
+        on_cpu = [w["items"] for w in s["workers"] if w["name"].startswith("cpu worker")]
+        check(s["uploads"] == experts and s["card_moves"] == 0 and sum(w["held"] for w in workers) == experts,
+              "%s: %d uploads, %d moves" % (what, s["uploads"], s["card_moves"]))
+        check(not any(on_cpu), "%s: items for nodes: %s" % (what, on_cpu))
+        # a worker counts shares, of which an item has one a node; an own hit is one
+        check(s["card_items"] * nodes + s["own_items"] == sum(w["items"] for w in workers), "%s: items %s" % (what, workers))
 
 
 check = Checks()
-for number, (name, model, tokens) in enumerate(prompts()):
-    base = Eval(model, tokens, "--nodes", 1, "-t", 1, "--batch", 1)
+for number, (name, model, tokens) in enumerate(long_prompts()):
+    base = Eval(model, tokens, "--greedy", GREEDY, "--nodes", 1, "-t", 1, "--batch", 1)
     if not check(base.ok, "%s: %s" % (name, base.error())):
         continue
-    probe = Eval(model, tokens[:1], "--nodes", 2)
-    whole, one = base.stats["slab_bytes_all"], probe.stats["slab_bytes_one"]
+    one = {n: Eval(model, tokens[:1], "--nodes", n).stats["slab_bytes_one"] for n in (1, 2)}
     for cards in (1, 2, 3):
-        for part in (10, 50, 100):
-            pool = max(whole * part // 100 // cards, one)
-            for batch in (1, len(tokens)):
-                nodes = 1 + (cards + part // 10 + number) % 2
-                args = ("--cards", "emu:%d:%d" % (cards, pool), "--nodes", nodes, "--batch", batch)
-                # all experts in RAM: the slots are filled before the first token
+        for percent in (10, 50, 100):
+            for row, (batch, nodes, part, on_card) in enumerate(SHAPES):
+                whole = base.stats["slab_bytes_all"]
+                pool = max(whole * percent // 100 // cards, one[1])
+                trunk = (row + number + percent) % cards if on_card else None
+                args = ("--cards", "emu:%d:%d" % (cards, pool) if percent < 100 or row % 2 else "emu:%d" % cards,
+                        "--trunk", "cpu" if trunk is None else trunk, "--nodes", nodes, "--batch", batch or len(tokens),
+                        *(("--ram", max(whole // part, one[nodes])) if part > 1 else ()))
                 what = "%s %s" % (name, " ".join(map(str, args)))
-                got = run(what, model, tokens, base, cards, args)
-                if got:
-                    s, workers = got
-                    check(s["card_slots"] >= cards and s["uploads"] >= min(s["card_slots"], s["experts"]) - s["card_moves"] - 1 or
-                          part == 100, "%s: %d uploads to %d slots" % (what, s["uploads"], s["card_slots"]))
-                    # one expert of four is surely used; a single one may not be
-                    check(all(w["items"] > 0 for w in workers if w["held"] * 4 >= s["experts"]) and
-                          (s["card_items"] + s["own_items"] > 0 or part == 10), "%s: a card without items: %s" % (what, workers))
-                    check(s["expert_reads"] == s["experts"], "%s: %d reads" % (what, s["expert_reads"]))
-                # a part in RAM: an expert goes to a card after it was read
-                if batch > 1 and part == 50:
-                    continue
-                args += ("--ram", max(whole // 4, one))
-                what = "%s %s" % (name, " ".join(map(str, args)))
-                got = run(what, model, tokens, base, cards, args)
-                if got and batch == 1 and len(tokens) >= 20:
-                    s, workers = got
-                    check(any(w["came"] > 0 for w in workers), "%s: nothing came to a card: %s" % (what, workers))
-                    check(s["card_items"] + s["own_items"] > 0, "%s: no item went to a card" % what)
+                s, workers = run(what, model, tokens, base, args)
+                if s:
+                    counters(what, s, workers, cards, trunk, nodes, part == 1)
+                    check(any(w["came"] for w in workers), "%s: nothing came to a card" % what)
+    # ever leaving and coming, and a delay before the trunk's card's own hits are computed
+    os.environ["CONCLAVE_CARD_CHURN_US"], os.environ["CONCLAVE_CARD_DELAY_US"] = "300", "500"
+    for args in (("--cards", "emu:1", "--batch", 1), ("--cards", "emu:2", "--trunk", 1, "--batch", 3, "--nodes", 2),
+                 ("--cards", "emu:2", "--batch", 1, "--ram", max(whole // 4, one[1]))):
+        what = "%s %s, leaving" % (name, " ".join(map(str, args)))
+        s, workers = run(what, model, tokens, base, args)
+        if s:
+            steps = GREEDY - 1 + -(-len(tokens) // args[args.index("--batch") + 1])
+            layers = s["layers"]
+            check(s["card_moves"] >= steps * layers, "%s: only %d experts left in %d steps of %d layers" %
+                  (what, s["card_moves"], steps, layers))
+            check(s["own_items"] > 0 or "--ram" in args, "%s: no own hits" % what)
+    del os.environ["CONCLAVE_CARD_CHURN_US"], os.environ["CONCLAVE_CARD_DELAY_US"]
 
-for value in ("emu", "emu:", "emu:0", "emu:17", "emu:1:", "emu:1:x", "emu:1:0", "emu:-1", "0,", "nvidia"):
+for value in ("emu", "emu:", "emu:0", "emu:17", "emu:1:", "emu:1:x", "emu:1:0", "emu:-1"):
     p = conclave("eval", "-m", model, "--tokens", "1", "--cards", value)
     check(p.returncode == 2 and b"--cards" in p.stderr, "--cards %s: %d %s" % (value, p.returncode, p.stderr))
 p = conclave("eval", "-m", model, "--tokens", "1", "--greedy", "1", "--cards", "emu:1:1K")

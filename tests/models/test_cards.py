@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""The trunk in another process (--cards emu:1): the logits' bytes of the run without cards for every
+"""The trunk in another process (--cards emu:N): the logits' bytes of the run without cards for every
 golden model and the demo model, at every batch shape; and a trunk's host that is killed in the middle of
 an answer, many times: the same text, a successor each time, nothing left behind."""
-import json
 import os
 import re
 import signal
@@ -11,24 +10,15 @@ import sys
 import time
 
 sys.path.insert(0, "tests/lib")
-from conclave import DEMO, Checks, Eval, build_folder, cases  # noqa: E402
+from conclave import DEMO, Checks, Eval, build_folder, long_prompts  # noqa: E402
 
-NAMES = ["tiny/olmoe", "tiny/qwen3moe", "models/olmoe-q8_0", "models/qwen3moe-q4_k_m", "models/qwen3moe-iq"]
 MODEL = DEMO + "/story-moe-q4_k_m.gguf"
 KILLS = 20
 TOKENS = 100
 
 
-def prompts():
-    for name, model, _, prompt in cases(NAMES):
-        if prompt["name"] != "short":
-            yield name, model, prompt["tokens"]
-    with open(DEMO + "/ref/story-moe.json") as f:
-        yield "story-moe", MODEL, json.load(f)["prompts"][-1]["tokens"]
-
-
 def same_bytes(check):
-    for name, model, tokens in prompts():
+    for name, model, tokens in long_prompts():
         base = Eval(model, tokens)
         check(base.ok, "%s: %s" % (name, base.error()))
         for args in (("--batch", 1), ("--batch", 7, "--nodes", 2), ("--batch", len(tokens), "-t", 1),
