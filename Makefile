@@ -192,12 +192,17 @@ $(B)/cuda/test/%: $(B)/cuda/obj/%.o $(B)/cuda/lib/cuda.a $(B)/lib/all.a
 $(B)/cuda/bench/%: $(B)/cuda/obj/%.o $(B)/cuda/lib/cuda.a $(B)/lib/all.a
 	$(link_cuda) -fopenmp $(LDLIBS) $(CUDA_LIBS)
 
+# programs in plain C that need a card
+CARD_BENCHES := $(B)/cuda/bench/gpu-worker/card_pass_bench
+$(CARD_BENCHES): $(B)/cuda/bench/%: $(B)/obj/%.o $(patsubst %.cu,$(B)/cuda/obj/%.o,$(CUDA_LIBSRC)) $(B)/lib/all.a
+	$(link_cuda) -fopenmp $(LDLIBS) $(CUDA_LIBS)
+
 cuda: $(B)/cuda/lib/cuda.a $(CUDA_TESTS)
 cuda-kernels: $(filter $(B)/cuda/test/kernels/% $(B)/cuda/bench/kernels/%,$(CUDA_TESTS) $(CUDA_BENCHES))
 cuda-test: cuda
 	@set -e; for t in $(CUDA_TESTS); do echo "$$t"; $$t; done
-cuda-bench: $(CUDA_BENCHES)
-	@set -e; for t in $(CUDA_BENCHES); do echo "$$t"; $$t; done
+cuda-bench: $(CUDA_BENCHES) $(CARD_BENCHES)
+	@set -e; for t in $(CUDA_BENCHES) $(CARD_BENCHES); do echo "$$t"; $$t; done
 
 tests: $(TESTS)
 fuzzers: $(FUZZERS)

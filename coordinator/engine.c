@@ -29,7 +29,8 @@
 #define PAGER_SLOT PROC_PAGER
 #define N_WORKERS_MAX (1 + MAX_NODES + MAX_CARDS)
 #define CARD_LEAST (1ull << 30) /* with less free memory a card is of no use */
-#define CARD_ROOM (256ull << 20) /* at most what an emulated card's worker takes beside its pool */
+#define CARD_ROOM (256ull << 20) /* at most what a card's worker takes of our memory, an emulated pool not counted */
+#define CARD_BESIDE (768ull << 20) /* of a real card: kernels, and the arrays of a pass */
 
 struct engine {
     const struct engine_options *o;
@@ -39,8 +40,8 @@ struct engine {
     struct memory memory;
     struct plan plan;
     int trunk_card;           /* whose worker executes the trunk's program; -1: we do */
-    uint32_t n_emulated;      /* cards */
-    struct cards_chosen real; /* cards that the driver has */
+    uint32_t n_cards;         /* 0: none */
+    struct cards_chosen real; /* n of them: cards that the driver has; 0: emulated */
     struct card_plan cards;
     uint8_t *card_size_of; /* by layer */
     struct card_channel channel[MAX_CARDS];
@@ -168,7 +169,7 @@ static int trunk_places(struct engine *en, struct err *e)
 
 static int with_cards(const struct engine *en)
 {
-    return en->n_emulated > 0;
+    return en->n_cards > 0;
 }
 /* Is the trunk executed by another process? */
 static int away(const struct engine *en)
@@ -209,14 +210,30 @@ static int which_cards(struct engine *en, struct err *e)
     if (w->trunk >= 0 && (none || (uint32_t)w->trunk >= (w->kind == CARDS_AUTO ? en->real.n : w->n)))
         return err_set(e, -EINVAL, "--trunk %d: the list of cards has %s", w->trunk,
                        none ? "none; see --cards" : "fewer; it is counted from 0");
-    if (en->real.n && w->kind == CARDS_LISTED)
-        return err_set(e, -ENOTSUP, "--cards: nothing is computed on real cards yet; leave it out");
-    if (en->real.n)
-        note(en, "cards are there, but nothing is computed on real cards yet");
+    if (en->real.n && w->trunk >= 0)
+        return err_set(e, -ENOTSUP, "--trunk %d: real cards compute experts so far, no trunk: --trunk cpu", w->trunk);
+    if (en->real.n && w->kind == CARDS_AUTO) {
+        note(en, "cards are there, but are used only where --cards names them so far");
+        en->real.n = 0;
+    }
+    en->n_cards = en->real.n;
     if (w->kind != CARDS_EMULATED)
         return 0;
-    en->n_emulated = w->n;
+    en->n_cards = w->n;
     en->trunk_card = w->trunk == TRUNK_CPU ? -1 : w->trunk >= 0 ? w->trunk : 0;
+    return 0;
+}
+
+/* What a pool takes of a card. */
+static int pool_room(const struct engine *en, uint32_t c, uint64_t *bytes, struct err *e)
+{
+    const struct card_chosen *k = &en->real.card[c];
+    uint64_t room = k->free > CARD_BESIDE ? k->free - CARD_BESIDE : 0;
+
+    *bytes = k->most ? k->most : room;
+    if (*bytes > room)
+        return err_set(e, -ENOMEM, "--cards: %llu bytes are wanted of card %u, %llu are free for experts; give less after "
+                       "its number", (unsigned long long)*bytes, k->device, (unsigned long long)room);
     return 0;
 }
 
@@ -224,9 +241,9 @@ static int which_cards(struct engine *en, struct err *e)
 static int choose_cards(struct engine *en, struct plan_budget *b, struct err *e)
 {
     const struct model *m = en->m;
-    uint32_t n = en->n_emulated;
+    uint32_t n = en->n_cards;
     uint64_t want, bytes[MAX_CARDS];
-    int rc;
+    int rc = 0;
 
     if (!n)
         return 0;
@@ -234,13 +251,19 @@ static int choose_cards(struct engine *en, struct plan_budget *b, struct err *e)
     if (!en->card_size_of)
         return err_set(e, -ENOMEM, "no memory for %u layers", m->n_layers);
     for (uint32_t c = 0; c < n; c++)
-        bytes[c] = en->o->want.bytes;
+        if (!en->real.n)
+            bytes[c] = en->o->want.bytes;
+        else if ((rc = pool_room(en, c, &bytes[c], e)))
+            return rc;
     rc = card_plan(en->layer, m->n_layers, n, bytes, en->card_size_of, &en->cards, e);
     if (rc)
         return rc;
     want = n * CARD_ROOM;
-    for (uint32_t c = 0; c < n; c++)
+    for (uint32_t c = 0; !en->real.n && c < n; c++)
         want += en->cards.bytes[c];
+    if (want > b->left && en->real.n)
+        return err_set(e, -ENOMEM, "--cards: %llu bytes of memory are wanted for the cards' workers, %llu are left",
+                       (unsigned long long)want, (unsigned long long)b->left);
     if (want > b->left)
         return err_set(e, -ENOMEM, "--cards emu:%u: %llu bytes are wanted for emulated cards, %llu are left; give less "
                        "after --cards emu:%u:", n, (unsigned long long)want, (unsigned long long)b->left, n);
@@ -321,9 +344,9 @@ static int make_tables(struct engine *en, struct err *e)
     return 0;
 }
 
-static void card_name(uint32_t c, char name[32])
+static void card_name(const struct engine *en, uint32_t c, char name[32])
 {
-    snprintf(name, 32, "emulated card %u", c);
+    snprintf(name, 32, en->real.n ? "card %u" : "emulated card %u", c);
 }
 
 static int make_card(struct engine *en, uint32_t c, struct err *e)
@@ -335,7 +358,7 @@ static int make_card(struct engine *en, uint32_t c, struct err *e)
     size_t n = 0;
     int rc;
 
-    card_name(c, name);
+    card_name(en, c, name);
     rc = tracer_give(en->tracer, outbox, name, ring, &n, e); /* card_segs finds it made */
     for (uint32_t life = 0; !rc && life < 2; life++) {
         struct seg *s = &en->card_box[card_outbox(c, life) - PROC_FIRST_CARD];
@@ -461,6 +484,11 @@ static size_t card_segs(void *arg, uint32_t outbox, struct worker_seg *s)
 {
     struct engine *en = arg;
     size_t n = expert_segs(en, outbox, s);
+    const struct card_chosen *real = en->real.n ? &en->real.card[outbox_card(outbox)] : NULL;
+
+    /* what its kernels and copies read is mapped writable where the driver takes no other */
+    for (size_t i = 0; real && !real->read_only && i < n; i++)
+        s[i].writable |= s[i].seg == &en->acts || s[i].seg->role == SEG_SLABS;
 
     s[n++] = (struct worker_seg){&en->card_orders[outbox_card(outbox)], 0};
     s[n++] = (struct worker_seg){&en->card_answers[outbox_card(outbox)], 1};
@@ -470,27 +498,36 @@ static size_t card_segs(void *arg, uint32_t outbox, struct worker_seg *s)
     return n;
 }
 
-/* Threads for experts in each emulated card's worker. */
+/* Threads for experts in each card's worker: a real one's launches kernels. */
 static uint32_t card_threads(const struct engine *en)
 {
     uint32_t threads = en->threads / en->cards.n_cards;
 
-    return threads ? threads : 1;
+    return threads && !en->real.n ? threads : 1;
 }
+static void card_device(const struct engine *en, uint32_t c, char device[16])
+{
+    snprintf(device, 16, "emu");
+    if (en->real.n)
+        snprintf(device, 16, "%u", en->real.card[c].device);
+}
+
 static int start_card(struct engine *en, uint32_t c, struct err *e)
 {
     struct worker_seg s[CARD_SEGS];
     struct worker *w = &en->worker[en->n_workers];
     size_t n = card_segs(en, card_outbox(c, 0), s);
-    char name[32];
+    char name[32], device[16];
     int rc;
 
-    card_name(c, name);
+    card_name(en, c, name);
+    card_device(en, c, device);
     rc = spawn_worker("conclave-gpu", name, card_outbox(c, 0), s, n, w, e);
     if (rc)
         return rc;
     en->n_workers++;
-    rc = ctl_sendf(w->ctl, CTL_START, 0, "card=%u device=emu threads=%u cpus=- shared=1", c, card_threads(en));
+    rc = ctl_sendf(w->ctl, CTL_START, 0, "card=%u device=%s threads=%u cpus=- shared=1", c, device,
+                   card_threads(en));
     return rc ? spawn_wait_ready(w, e) : 0;
 }
 
@@ -716,12 +753,12 @@ static int start_host(struct engine *en, struct err *e)
         .kv = en->o->kv,
         .threads = en->threads,
         .cpu = en->host_cpu,
-        .open = en->n_emulated ? NULL : &en->step_open,
+        .open = en->real.n ? &en->step_open : NULL,
         .watch = &en->watch,
         .verbose = en->o->verbose,
     };
 
-    card_name(c.card, en->host_name);
+    card_name(en, c.card, en->host_name);
     en->told_uses = calloc((size_t)en->plan.geo.n_layers * en->plan.geo.n_experts, sizeof *en->told_uses);
     if (!en->told_uses)
         return err_set(e, -ENOMEM, "no memory for the experts' uses");

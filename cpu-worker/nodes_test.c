@@ -58,7 +58,7 @@ static int worker_main(struct run *r, uint32_t index, int threads)
     r->w.child.outbox = PROC_FIRST_WORKER + index;
     rc = maps_take(&m, &r->w.child, &e);
     if (!rc)
-        rc = worker_init(&w, &m, threads, 0, 0, &e);
+        rc = worker_init(&w, &m, NULL, threads, 0, 0, &e);
     w.quit = &r->quit[index];
     if (!rc)
         rc = team_run(threads, NULL, 1, worker_lead, &w);

@@ -102,7 +102,7 @@ static uint32_t collect(struct shares *s, struct open_call *c, enum share_state 
 static const struct pass *pass_of(struct shares *s, struct open_call *c)
 {
     struct pass *p = &s->pass;
-    int one_node = s->m->g.n_nodes == 1;
+    int one_node = s->m->g.n_nodes == 1 || s->whole;
     uint32_t before, waiting;
 
     p->call = &c->copy;
@@ -180,6 +180,11 @@ void shares_done(struct shares *s, const struct pass *p)
         const struct pass_item *it = &p->item[i];
         struct share *sh = share_of(s, c, it->item, it->share);
         if (p->stage_two) {
+            if (s->whole && g->n_nodes > 1) { /* a sister share may end on a node, which waits for ours */
+                sh->staged = 1;
+                stage_stamp(g, s->m->out, p->call->head.seq, it->item, it->share);
+                s->ring_nodes = 1;
+            }
             counter_add(&s->m->out->count.items, 1);
             share_answer(s, c, it->item, it->share, STAMP_DONE);
             continue;

@@ -93,6 +93,7 @@ int process_run(const struct child *c, const struct process_more *more, struct e
     struct worker w = {0};
     struct start st = {0};
     struct maps m = {0};
+    struct passer passer = {0};
     struct ctl_msg msg;
     pthread_t thread;
     const char *text = msg.text;
@@ -105,8 +106,8 @@ int process_run(const struct child *c, const struct process_more *more, struct e
         goto done;
     if ((more && (rc = more->start(more->arg, &text, e))) || (rc = start_read(text, &st, e)) ||
         (rc = maps_take(&m, c, e)) ||
-        (more && (rc = more->begin(more->arg, c, &m, &msg, e))) ||
-        (rc = worker_init(&w, &m, st.threads, msg.a, msg.b, e)))
+        (more && (rc = more->begin(more->arg, c, &m, &msg, &passer, e))) ||
+        (rc = worker_init(&w, &m, &passer, st.threads, msg.a, msg.b, e)))
         goto done;
     w.ctl = c->ctl;
     w.quit = &watcher.quit;

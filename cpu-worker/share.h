@@ -7,7 +7,7 @@
  *                        |  header differs          |  header differs
  *                        +--------------------------+-----> IDLE, DECLINED
  *
- * with one node straight from TODO to made. The header is compared whenever a share is looked at,
+ * with one node, or by a card, which makes the whole intermediate itself, straight from TODO to made. The header is compared whenever a share is looked at,
  * so before it begins and as long as it waits (13, 19). A share's stage one and its row stay good
  * for the whole call (19, 10): given again, it goes on from there.
  *
@@ -44,13 +44,15 @@ struct pass_item {
 };
 struct pass {
     const struct call *call;
-    int stage_one, stage_two; /* both: one node */
+    int stage_one, stage_two; /* both: one node, or a card */
     uint32_t n;
     struct pass_item *item; /* max_items * n_nodes */
 };
 
 struct shares {
     const struct maps *m;
+    int whole; /* a pass makes both stages of whatever shares it has, its part of the intermediate included,
+                * and waits for nobody's: a card's. Set between shares_init and the first pass. */
     struct open_call call[CALL_SLOTS];
     struct share *share;      /* stamps_count, by stamp_index */
     struct consumer consumer; /* of both rings */

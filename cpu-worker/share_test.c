@@ -454,9 +454,45 @@ static void bad_slab(void)
     *table_slab_off(w.tables, &w.g, 0, 1) = WORLD_SLABS * WORLD_SLAB_BYTES - 8;
 }
 
+/* A card: both stages in one pass whatever the nodes, and nobody's stamp is waited for; whoever gets a sister
+ * share finds a stage stamp for what the card made. */
+static void whole(void)
+{
+    const struct pass *p;
+    uint64_t a, epoch;
+
+    begin(2);
+    s.whole = 1;
+    load_all();
+    call(1, 2);
+    for (int i = 0; i < 2; i++)
+        w.call.items[i].owner[0] = w.call.items[i].owner[1] = ME;
+    w.call.items[1].owner[0] = OTHER;
+    world_publish(&w);
+    p = next();
+    CHECK(p && p->n == 3 && p->stage_one && p->stage_two, "three shares, both stages");
+    CHECK(!staged(&w.g, w.box[ME], 1, 1, 1), "stamped too early");
+    shares_done(&s, p);
+    CHECK_EQ(owner(1), 2);
+    CHECK(staged(&w.g, w.box[ME], 1, 0, 0) && staged(&w.g, w.box[ME], 1, 0, 1) && staged(&w.g, w.box[ME], 1, 1, 1),
+          "stage stamps of what was made");
+    CHECK(!staged(&w.g, w.box[ME], 1, 1, 0), "a stage stamp of another's share");
+    CHECK(!next(), "made once");
+    epoch = atomic_load(table_header(w.tables, &w.g, 0, 1));
+    a = world_amend(&w, 1, 1, 0, ME, 1, epoch);
+    p = next();
+    CHECK(p && p->n == 1 && p->item[0].item == 1 && p->item[0].share == 0 && p->stage_one && p->stage_two,
+          "one share alone, by an amendment");
+    shares_done(&s, p);
+    CHECK_EQ(answered(1, 1, 0, a), STAMP_DONE);
+    CHECK_EQ(shares_look(&s), LOOK_NOTHING);
+    end();
+}
+
 int main(void)
 {
     one_node();
+    whole();
     declines();
     amended_while_open();
     retired_and_late();

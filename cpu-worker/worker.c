@@ -9,7 +9,7 @@
 
 #define UNWATCHED_US 1000 /* between two looks while no steward could wake us */
 
-int worker_init(struct worker *w, const struct maps *m, int threads, uint64_t calls,
+int worker_init(struct worker *w, const struct maps *m, const struct passer *passer, int threads, uint64_t calls,
                 uint64_t amends, struct err *e)
 {
     int rc;
@@ -19,6 +19,11 @@ int worker_init(struct worker *w, const struct maps *m, int threads, uint64_t ca
     w->ctl = -1;
     w->e = e;
     rc = shares_init(&w->shares, m, calls, amends, e);
+    if (passer && passer->run) {
+        w->passer = *passer;
+        w->shares.whole = 1;
+        return rc;
+    }
     return rc ? rc : work_init(&w->work, m, threads, e);
 }
 
@@ -55,7 +60,7 @@ static void rest(struct worker *w, int shared)
         nanosleep(&(struct timespec){.tv_nsec = UNWATCHED_US * 1000L}, NULL);
 }
 
-static void work(struct worker *w, struct team *t, const struct pass *p)
+static int work(struct worker *w, struct team *t, const struct pass *p)
 {
     struct outbox *out = w->m->out;
     uint64_t begin = now_ns(), items = atomic_load_explicit(&out->count.items, memory_order_relaxed),
@@ -63,17 +68,25 @@ static void work(struct worker *w, struct team *t, const struct pass *p)
     uint32_t layer = p->call->head.layer;
 
     counter_add(&out->heartbeat, 1);
-    work_pass(&w->work, t, p);
+    if (w->passer.run) {
+        int rc = w->passer.run(w->passer.arg, p, w->e);
+        if (rc)
+            return rc;
+    } else {
+        work_pass(&w->work, t, p);
+    }
     shares_done(&w->shares, p);
     counter_add(&out->count.work_ns, now_ns() - begin);
     items = atomic_load_explicit(&out->count.items, memory_order_relaxed) - items;
     timeline_end(&w->m->timeline, TIMELINE_LEADER, TIMELINE_PASS, traced, call, layer, (uint32_t)items);
     w->round = 0;
+    return 0;
 }
 
 static void ready(struct worker *w, struct team *t)
 {
-    work_warm(&w->work, t);
+    if (!w->passer.run)
+        work_warm(&w->work, t);
     if (w->ctl < 0)
         return;
     if (team_unpinned(t))
@@ -86,7 +99,7 @@ int worker_lead(void *arg, struct team *t)
 {
     struct worker *w = arg;
     const struct pass *p;
-    int declined;
+    int declined, rc;
 
     w->shares.consumer.c.also = look;
     w->shares.consumer.c.arg = w;
@@ -95,9 +108,9 @@ int worker_lead(void *arg, struct team *t)
         if (shares_follow(&w->shares, w->e))
             return w->e->code;
         p = shares_next(&w->shares, &declined);
-        if (p)
-            work(w, t, p);
-        else if (!declined)
+        if (p && (rc = work(w, t, p)))
+            return rc;
+        if (!p && !declined)
             rest(w, team_shared(t));
     }
     return 0;

@@ -3,8 +3,16 @@
 #include "cpu-worker/share.h"
 #include "cpu-worker/work.h"
 
+/* Who makes passes where it is not the team: a card. run: the pass is in memory on return (share.h, `whole`);
+ * negative: the worker ends with *e. */
+struct passer {
+    int (*run)(void *arg, const struct pass *p, struct err *e);
+    void *arg;
+};
+
 struct worker {
     const struct maps *m;
+    struct passer passer; /* run NULL: the team */
     struct shares shares;
     struct work work;
     int ctl;           /* for CTL_READY and log lines; < 0: none (tests) */
@@ -23,8 +31,8 @@ struct start {
 int start_read(const char *text, struct start *st, struct err *e);
 
 /* Allocates. calls, amends: the rings' heads when this outbox number was handed out, both 0 at a
- * run's beginning. Free with worker_drop, also after an error. */
-int worker_init(struct worker *w, const struct maps *m, int threads, uint64_t calls,
+ * run's beginning. passer may be NULL. Free with worker_drop, also after an error. */
+int worker_init(struct worker *w, const struct maps *m, const struct passer *passer, int threads, uint64_t calls,
                 uint64_t amends, struct err *e);
 void worker_drop(struct worker *w);
 /* A team's leader: arg is the worker. 0: told to quit; negative: *w->e says what is wrong. */

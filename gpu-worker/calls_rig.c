@@ -218,7 +218,7 @@ static int start_worker(struct rig_more *m, uint32_t number, int card, struct er
         w->m.slot0 = (uint32_t)card * m->c.n_slots;
         w->m.n_slots = m->c.n_slots;
     }
-    if ((rc = worker_init(&w->w, &w->m, 1, 0, 0, e)))
+    if ((rc = worker_init(&w->w, &w->m, NULL, 1, 0, 0, e)))
         return rc;
     w->w.quit = &w->quit;
     w->w.e = &w->e;

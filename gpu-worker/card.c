@@ -1,8 +1,10 @@
 /* Which kind of card a name means. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "gpu-worker/card_kind.h"
+#include "shm/ctl.h"
 
 #define MOST_DEVICES 1024
 
@@ -35,6 +37,11 @@ int card_device(const struct card *c)
 const char *card_name(const struct card *c)
 {
     return c->name;
+}
+void card_die(int ctl, const struct err *e)
+{
+    ctl_sendf(ctl, CTL_ERROR, 0, "%s", e->msg);
+    _exit(1);
 }
 int card_use(struct card *c, struct err *e)
 {

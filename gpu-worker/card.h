@@ -9,11 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "shm/err.h"
-
 #ifdef __cplusplus
 extern "C" {
 #endif
+#include "shm/err.h"
 
 struct card;
 
@@ -27,6 +26,10 @@ int card_device(const struct card *c); /* the driver's number; -1: emulated */
 const char *card_name(const struct card *c); /* "card 0 (NVIDIA H200)", "emulated card" */
 /* Binds the calling thread to the card. Every thread, before its first other call. */
 int card_use(struct card *c, struct err *e);
+
+/* The card has failed: tells the coordinator why and ends the process at once, for whatever else could be called
+ * might wait for it. */
+void card_die(int ctl, const struct err *e) __attribute__((noreturn));
 
 /* ---- memory: until card_close ---- */
 

@@ -1,9 +1,12 @@
-/* What a card's worker has besides a node's: its pool, orders about it, and perhaps the trunk. */
+/* What a card's worker has besides a node's: its card, the pool there, orders about it, the passes themselves on
+ * a real card, and perhaps the trunk. */
 #include "gpu-worker/experts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "cpu-worker/process.h"
+#include "gpu-worker/card_pass.h"
 #include "gpu-worker/host.h"
 #include "gpu-worker/own.h"
 #include "gpu-worker/pool.h"
@@ -12,7 +15,10 @@
 
 struct worker_of_card {
     struct card_start start;
+    struct card *card;
     struct pool pool;
+    struct card_pass *pass; /* NULL: emulated, the team does it */
+    struct slabs *slabs;
     struct uploader *uploader;
     struct hits *hits; /* these three: where the trunk is executed here */
     struct own *own;
@@ -50,14 +56,32 @@ static int begin_trunk(struct worker_of_card *w, const struct child *c, const st
     return (rc = host_open(&hc, &w->host, e)) ? rc : host_start(w->host, e);
 }
 
-static int begin(void *arg, const struct child *c, struct maps *m, const struct ctl_msg *start_msg, struct err *e)
+static int open_card(struct worker_of_card *w, const struct child *c, struct maps *m, struct passer *p, struct err *e)
+{
+    char device[16] = "emu";
+    int rc;
+
+    if (w->start.device >= 0)
+        snprintf(device, sizeof device, "%d", w->start.device);
+    if ((rc = card_open(device, &w->card, e)) || (rc = pool_take(&w->pool, m, w->start.card, w->card, e)))
+        return rc;
+    if (!card_real(w->card))
+        return 0;
+    *p = (struct passer){card_pass_run, NULL};
+    rc = card_pass_open(w->card, c, m, &w->pass, e);
+    p->arg = w->pass;
+    return rc;
+}
+
+static int begin(void *arg, const struct child *c, struct maps *m, const struct ctl_msg *start_msg, struct passer *p,
+                 struct err *e)
 {
     struct worker_of_card *w = arg;
     int rc;
 
-    if ((rc = pool_take(&w->pool, m, w->start.card, e)) ||
+    if ((rc = open_card(w, c, m, p, e)) || (rc = slabs_open(w->card, c, m, &w->slabs, e)) ||
         (w->start.trunk && (rc = hits_open(m->g.n_layers, m->g.n_experts, m->g.order_slots, &w->hits, e))) ||
-        (rc = uploader_start(c, m, &w->pool, w->hits, &w->uploader, e)))
+        (rc = uploader_start(c, m, w->card, &w->pool, w->slabs, w->hits, &w->uploader, e)))
         return rc;
     return w->start.trunk ? begin_trunk(w, c, m, start_msg->a, e) : 0;
 }
@@ -83,7 +107,9 @@ static void end(void *arg)
     own_close(w->own);
     uploader_stop(w->uploader);
     hits_close(w->hits);
-    pool_drop(&w->pool);
+    slabs_close(w->slabs);
+    card_pass_close(w->pass);
+    card_close(w->card);
 }
 
 int experts_run(const struct child *c, struct err *e)

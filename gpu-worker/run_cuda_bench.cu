@@ -13,13 +13,7 @@
 #include "gpu-worker/run_cuda.h"
 #include "tests/cuda.h"
 extern "C" {
-#define EXPERT_GATE MODEL_GATE /* model.h's numbers of an expert's matrices are expert_cuda.h's */
-#define EXPERT_UP MODEL_UP
-#define EXPERT_DOWN MODEL_DOWN
 #include "coordinator/model/model.h"
-#undef EXPERT_GATE
-#undef EXPERT_UP
-#undef EXPERT_DOWN
 #include "coordinator/trunk/arch/arch.h"
 #include "kernels/type/type.h"
 }

@@ -1,15 +1,27 @@
 /* Follows the card's order ring. An upload is answered when its bytes are in the pool: the steward sets
  * header and entry only then, and leaves the slabs as they are until then. A clear waits for the end of a step
- * that is open; whatever comes behind it does not. */
+ * that is open; whatever comes behind it does not. The copies of an upload begin before those of the one before
+ * it are over. */
 #include "gpu-worker/upload.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "gpu-worker/copies.h"
 #include "shm/orders.h"
 
+#define LAST_WORDS_NS 200000000 /* the thread that computes sees an error of the card, too, and knows more of it */
+
+struct flight { /* an upload whose copies have begun */
+    uint64_t number, epoch, traced, bytes;
+    uint32_t layer, expert, place;
+};
 struct uploader {
+    struct card *card;
+    const struct slabs *slabs;
+    struct copies *copies;
     const struct maps *m;
     const struct pool *pool;
     struct hits *hits; /* NULL: the trunk is executed elsewhere */
@@ -17,6 +29,8 @@ struct uploader {
     struct pager_box *box;
     int ctl;
     uint64_t next;
+    struct flight flight[COPIES_MARKS]; /* numbers over .. begun - 1, each with its mark */
+    uint32_t begun, over;
     _Atomic int quit;
     pthread_t thread;
 };
@@ -51,20 +65,56 @@ static void answer(struct uploader *u, uint64_t number, enum order_why why)
     bell_ring(&u->m->bells[PROC_STEWARD], &u->m->board->asleep_steward);
 }
 
+/* The card has failed: nothing can be answered any more. */
+static void die(struct uploader *u, const struct err *e)
+{
+    nanosleep(&(struct timespec){.tv_nsec = LAST_WORDS_NS}, NULL);
+    card_die(u->ctl, e);
+}
+
+/* Answers uploads whose copies are over. */
+static int land(struct uploader *u)
+{
+    struct err e = {0};
+    int n = 0;
+
+    for (; u->over != u->begun; n++) {
+        const struct flight *f = &u->flight[u->over % COPIES_MARKS];
+        int over = copies_over(u->copies, u->over % COPIES_MARKS, &e);
+        if (over < 0)
+            die(u, &e);
+        if (!over)
+            break;
+        timeline_end(&u->m->timeline, TIMELINE_SIDE, TIMELINE_UPLOAD, f->traced, f->bytes, f->layer, f->expert);
+        if (u->hits)
+            hits_came(u->hits, f->layer, f->expert, f->place, f->epoch);
+        u->over++;
+        answer(u, f->number, ORDER_WHY_OK);
+    }
+    return n;
+}
+
 static void upload(struct uploader *u, const struct order *o)
 {
-    const struct maps *m = u->m;
-    uint64_t traced = timeline_begin(&m->timeline), bytes = 0;
+    unsigned mark = u->begun % COPIES_MARKS;
+    struct flight f = {o->number, o->epoch, timeline_begin(&u->m->timeline), 0, o->layer, o->expert, o->place};
+    struct err e = {0};
 
+    while (u->begun - u->over == COPIES_MARKS) /* the mark is in use */
+        if (!land(u))
+            copies_nap();
     for (uint32_t i = 0; i < o->n_pieces; i++) {
         const struct order_piece *x = &o->piece[i];
-        memcpy(u->pool->base + x->dst, m->slabs[x->seg - 1] + x->file_off, x->bytes);
+        if (copies_put(u->copies, x->seg - 1, x->file_off, x->dst, x->bytes, &e))
+            die(u, &e);
         counter_add(&u->box->count.bytes, x->bytes);
-        bytes += x->bytes;
+        f.bytes += x->bytes;
+        land(u);
     }
-    timeline_end(&m->timeline, TIMELINE_SIDE, TIMELINE_UPLOAD, traced, bytes, o->layer, o->expert);
-    if (u->hits)
-        hits_came(u->hits, o->layer, o->expert, o->place, o->epoch);
+    if (copies_mark(u->copies, mark, &e))
+        die(u, &e);
+    u->flight[mark] = f;
+    u->begun++;
 }
 
 static void serve(struct uploader *u, const struct order *o)
@@ -74,9 +124,11 @@ static void serve(struct uploader *u, const struct order *o)
         answer(u, o->number, ORDER_WHY_IO);
         return;
     }
-    if (o->kind == ORDER_UPLOAD)
+    if (o->kind == ORDER_UPLOAD) {
         upload(u, o);
-    else if (u->hits && hits_clear(u->hits, o->layer, o->expert, o->place, o->epoch, o->number))
+        return;
+    }
+    if (u->hits && hits_clear(u->hits, o->layer, o->expert, o->place, o->epoch, o->number))
         return; /* a step is open */
     answer(u, o->number, ORDER_WHY_OK);
 }
@@ -104,16 +156,23 @@ static int look(void *arg)
 static void *follow(void *arg)
 {
     struct uploader *u = arg;
+    struct err e = {0};
     struct order o;
 
+    if (copies_open(u->card, u->m, u->pool, u->slabs, &u->copies, &e))
+        die(u, &e);
+    if (copies_link(u->copies) > 0)
+        ctl_sendf(u->ctl, CTL_LOG, 2, "%s: the link takes %.1f GB/s", card_name(u->card), copies_link(u->copies) * 1e-9);
     while (!atomic_load_explicit(&u->quit, memory_order_acquire)) {
-        int moved = confirm(u);
+        int moved = confirm(u) + land(u);
         if (order_take(&u->m->g, u->orders, u->next, &o)) {
             serve(u, &o);
             u->next++;
             moved = 1;
         }
-        if (moved)
+        if (!moved && u->over != u->begun)
+            copies_nap();
+        if (moved || u->over != u->begun)
             continue;
         counter_add(&u->box->count.sleeps, 1);
         if (bell_sleep(&u->m->bells[PROC_CARD_UPLOADS(outbox_card(u->m->self))], &u->box->asleep, look, u, 0) == BELL_NET)
@@ -122,15 +181,15 @@ static void *follow(void *arg)
     return NULL;
 }
 
-int uploader_start(const struct child *c, const struct maps *m, const struct pool *p, struct hits *hits,
-                   struct uploader **out, struct err *e)
+int uploader_start(const struct child *c, const struct maps *m, struct card *card, const struct pool *p,
+                   const struct slabs *slabs, struct hits *hits, struct uploader **out, struct err *e)
 {
     struct uploader *u = calloc(1, sizeof *u);
     int rc;
 
     if (!u)
         return err_set(e, -ENOMEM, "no memory for uploads");
-    *u = (struct uploader){.m = m, .pool = p, .hits = hits, .ctl = c->ctl};
+    *u = (struct uploader){.card = card, .slabs = slabs, .m = m, .pool = p, .hits = hits, .ctl = c->ctl};
     u->orders = child_seg(c, SEG_ORDERS, card_outbox(outbox_card(c->outbox), 0));
     u->box = child_seg(c, SEG_CARD_ANSWERS, card_outbox(outbox_card(c->outbox), 0));
     if (!u->orders || !u->box) {
@@ -161,5 +220,6 @@ void uploader_stop(struct uploader *u)
     atomic_store_explicit(&u->quit, 1, memory_order_release);
     bell_wake(&u->m->bells[PROC_CARD_UPLOADS(outbox_card(u->m->self))]);
     pthread_join(u->thread, NULL);
+    copies_close(u->copies);
     free(u);
 }

@@ -118,7 +118,7 @@ int seg_create(enum seg_role role, uint32_t index, uint64_t bytes, int node, str
                             .bytes = bytes};
     void *map;
 
-    *s = (struct seg){.fd = -1, .role = role, .index = index, .bytes = bytes};
+    *s = (struct seg){.fd = -1, .role = role, .index = index, .bytes = bytes, .writable = 1};
     if (bytes > INT64_MAX - 2 * SEG_HEAD_BYTES)
         return err_set(e, -EOVERFLOW, "segment %s.%u: %llu bytes are too many", name, index,
                        (unsigned long long)bytes);
@@ -285,7 +285,7 @@ int seg_map(int fd, enum seg_role role, uint32_t index, int writable, struct seg
     void *map;
     int rc;
 
-    *s = (struct seg){.fd = fd, .role = role, .index = index};
+    *s = (struct seg){.fd = fd, .role = role, .index = index, .writable = writable};
     if (fstat(fd, &st)) {
         rc = err_set(e, -errno, "segment %s.%u: descriptor %d: %s", name, index, fd,
                      strerror(errno));

@@ -48,6 +48,7 @@ struct seg {
     uint64_t bytes; /* payload */
     void *base;     /* payload; NULL: not mapped */
     void *map;      /* the mapping, SEG_HEAD_BYTES before base */
+    int writable;   /* how it is mapped here */
     int bound;      /* the maker's: pages are bound to the node that was asked for */
 };
 

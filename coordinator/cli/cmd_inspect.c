@@ -223,8 +223,8 @@ static void print_experts(const struct model *m)
             continue;
         row(""),
             printf("%s: gate %s, up %s, down %s", rounded(a, l->expert_bytes),
-                   type_name(l->expert[EXPERT_GATE].type), type_name(l->expert[EXPERT_UP].type),
-                   type_name(l->expert[EXPERT_DOWN].type));
+                   type_name(l->expert[MODEL_GATE].type), type_name(l->expert[MODEL_UP].type),
+                   type_name(l->expert[MODEL_DOWN].type));
         print_same_layers(m, il);
     }
 }

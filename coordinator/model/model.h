@@ -64,7 +64,7 @@ struct model_matrix {
     uint32_t scale; /* trunk tensor, F32 {n_experts}: rule 14's factor by expert; or MODEL_NONE */
 };
 
-enum { EXPERT_GATE, EXPERT_UP, EXPERT_DOWN, EXPERT_MATRICES };
+enum { MODEL_GATE, MODEL_UP, MODEL_DOWN, EXPERT_MATRICES };
 
 struct model_layer {
     uint32_t attn_norm;

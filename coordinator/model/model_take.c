@@ -261,8 +261,8 @@ static int take_fused(struct model *m, uint32_t il, struct model_layer *l, int *
     if (!t)
         return 0;
     claim(m, t);
-    l->expert[EXPERT_GATE] = matrix_of(t, 0, m->n_ff);
-    l->expert[EXPERT_UP] = matrix_of(t, m->n_ff, m->n_ff);
+    l->expert[MODEL_GATE] = matrix_of(t, 0, m->n_ff);
+    l->expert[MODEL_UP] = matrix_of(t, m->n_ff, m->n_ff);
     return 0;
 }
 
@@ -288,10 +288,10 @@ int model_experts(struct model *m, uint32_t il, struct model_layer *l, struct er
 
     if (take_fused(m, il, l, &fused, e))
         return -EINVAL;
-    if (!fused && (take_matrix(m, il, "gate", m->n_embd, m->n_ff, &l->expert[EXPERT_GATE], e) ||
-                   take_matrix(m, il, "up", m->n_embd, m->n_ff, &l->expert[EXPERT_UP], e)))
+    if (!fused && (take_matrix(m, il, "gate", m->n_embd, m->n_ff, &l->expert[MODEL_GATE], e) ||
+                   take_matrix(m, il, "up", m->n_embd, m->n_ff, &l->expert[MODEL_UP], e)))
         return -EINVAL;
-    if (take_matrix(m, il, "down", m->n_ff, m->n_embd, &l->expert[EXPERT_DOWN], e))
+    if (take_matrix(m, il, "down", m->n_ff, m->n_embd, &l->expert[MODEL_DOWN], e))
         return -EINVAL;
     l->expert_bytes = 0;
     for (int i = 0; i < EXPERT_MATRICES; i++)

@@ -301,13 +301,13 @@ static void look_plain(const struct model *m)
     CHECK_STR(m->tensor[m->output.w].name, "output.weight");
     CHECK_EQ(l->attn_q.scale, MODEL_NONE);
     CHECK_EQ(l->attn_q.bias, MODEL_NONE);
-    CHECK_EQ(l->expert[EXPERT_GATE].rows, FF);
-    CHECK_EQ(l->expert[EXPERT_GATE].cols, D);
-    CHECK_EQ(l->expert[EXPERT_DOWN].rows, D);
-    CHECK_EQ(l->expert[EXPERT_DOWN].cols, FF);
-    CHECK_EQ(l->expert[EXPERT_DOWN].stride, 4 * D * FF);
+    CHECK_EQ(l->expert[MODEL_GATE].rows, FF);
+    CHECK_EQ(l->expert[MODEL_GATE].cols, D);
+    CHECK_EQ(l->expert[MODEL_DOWN].rows, D);
+    CHECK_EQ(l->expert[MODEL_DOWN].cols, FF);
+    CHECK_EQ(l->expert[MODEL_DOWN].stride, 4 * D * FF);
     CHECK_EQ(l->expert_bytes, 3 * 4 * D * FF);
-    CHECK_EQ(l->expert[EXPERT_UP].file_offset,
+    CHECK_EQ(l->expert[MODEL_UP].file_offset,
              gguf_tensor(m->g, "blk.1.ffn_up_exps.weight")->file_offset);
     CHECK_EQ(model_kv_bytes(m, 2), 2 * LAYERS * KV * HD * 2);
     CHECK_EQ(model_experts_bytes(m), LAYERS * EXPERTS * 3 * 4 * D * FF);
@@ -319,8 +319,8 @@ static void look_plain(const struct model *m)
 
 static void look_fused(const struct model *m)
 {
-    const struct model_matrix *gate = &m->layer[1].expert[EXPERT_GATE],
-                              *up = &m->layer[1].expert[EXPERT_UP];
+    const struct model_matrix *gate = &m->layer[1].expert[MODEL_GATE],
+                              *up = &m->layer[1].expert[MODEL_UP];
     uint64_t at = gguf_tensor(m->g, "blk.1.ffn_gate_up_exps.weight")->file_offset;
 
     CHECK_EQ(gate->file_offset, at);
@@ -365,8 +365,8 @@ static void look_companions(const struct model *m)
     CHECK_EQ(m->layer[0].attn_q.bias, MODEL_NONE);
     CHECK_STR(m->tensor[m->layer[1].attn_q.bias].name, "blk.1.attn_q.bias");
     CHECK_STR(m->tensor[m->output.scale].name, "output.scale");
-    CHECK_STR(m->tensor[m->layer[1].expert[EXPERT_DOWN].scale].name, "blk.1.ffn_down_exps.scale");
-    CHECK_EQ(m->layer[1].expert[EXPERT_UP].scale, MODEL_NONE);
+    CHECK_STR(m->tensor[m->layer[1].expert[MODEL_DOWN].scale].name, "blk.1.ffn_down_exps.scale");
+    CHECK_EQ(m->layer[1].expert[MODEL_UP].scale, MODEL_NONE);
     CHECK_EQ(m->n_warnings, 0);
 }
 

@@ -77,7 +77,8 @@ static int listed(const struct cards_wanted *w, const struct cards_found *f, uin
             return err_set(e, -ENODEV, "--cards: there is no card %u, only cards 0 to %u", card, f->n - 1);
         if ((rc = unfit(f, card, sharers, least, &why)))
             return err_set(e, rc, "--cards: %s", why.msg);
-        out->card[out->n++] = (struct card_chosen){card, sharers, f->card[card].free / sharers, w->most[i]};
+        out->card[out->n++] = (struct card_chosen){card, sharers, f->card[card].free / sharers, w->most[i],
+                                                       f->card[card].registers_read_only};
     }
     return 0;
 }
@@ -94,7 +95,7 @@ static void automatic(const struct cards_found *f, uint64_t least, struct cards_
     for (uint32_t i = 0; i < f->n; i++) {
         struct err why = {0};
         if (!unfit(f, i, 1, least, &why)) {
-            out->card[out->n++] = (struct card_chosen){i, 1, f->card[i].free, 0};
+            out->card[out->n++] = (struct card_chosen){i, 1, f->card[i].free, 0, f->card[i].registers_read_only};
             continue;
         }
         out->notable = 1;

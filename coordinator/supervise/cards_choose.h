@@ -28,6 +28,7 @@ struct card_chosen {
     uint32_t sharers;   /* how often it is in the list */
     uint64_t free;      /* bytes of this worker: the card's free memory over its sharers */
     uint64_t most;      /* of these, for its pool of experts; 0: as many as are left */
+    int read_only;      /* it reaches memory that is mapped for reading only */
 };
 struct cards_chosen {
     uint32_t n;

@@ -1,0 +1,14 @@
+/* The slabs as what copies to the card begin from. A real card copies fast only from memory that is registered
+ * with it, and registering takes some 30 to 75 ms a GiB: a thread does it in chunks, from the worker's start on,
+ * while the worker works. What is not registered (yet, or because it was refused) goes by way of a buffer. */
+#pragma once
+#include "cpu-worker/map.h"
+#include "gpu-worker/card.h"
+
+struct slabs;
+/* Begins to register. Borrows card and m until slabs_close. */
+int slabs_open(struct card *card, const struct child *c, const struct maps *m, struct slabs **out, struct err *e);
+void slabs_close(struct slabs *s); /* NULL is allowed */
+/* Of the bytes [off, off + bytes) of node's slabs, which lie in them: how many from off on can go as one copy,
+ * and whether straight from there (*straight 1) or by the buffer. Any thread. */
+uint64_t slabs_run(const struct slabs *s, uint32_t node, uint64_t off, uint64_t bytes, int *straight);
