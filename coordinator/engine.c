@@ -36,6 +36,7 @@ struct engine {
     const struct engine_options *o;
     struct model *m;
     struct program *prog;
+    uint32_t drafts; /* most for a step; 0: the NextN block is not used */
     struct machine machine;
     struct memory memory;
     struct plan plan;
@@ -80,7 +81,7 @@ struct engine {
     struct routes *routes;
     struct tracer *tracer;
     struct timeline timeline; /* this process's */
-    uint64_t load_ns, loaded_bytes, loaded_again, step_ns, steps;
+    uint64_t load_ns, loaded_bytes, loaded_again, step_ns, steps, draft_ns;
 
     int (*body)(struct engine *en, void *arg, struct err *e);
     void *arg;
@@ -135,8 +136,11 @@ static int expert_layers(struct engine *en, struct err *e)
         return err_set(e, -ENOMEM, "no memory for %u layers", m->n_layers);
     for (uint32_t i = 0; i < m->n_layers; i++) {
         struct expert_layer *l = &en->layer[i];
-        l->n_experts = m->n_experts;
+        if (!m->layer[i].n_experts || (i >= m->n_layers - m->n_nextn && !en->drafts))
+            continue; /* a dense layer, or a block that nobody asks */
+        l->n_experts = m->layer[i].n_experts;
         l->top_k = m->top_k;
+        l->limit = m->layer[i].limit;
         l->packed = gguf_pack(m->g) != NULL;
         for (int k = 0; k < N_MATS; k++) {
             const struct model_matrix *x = &m->layer[i].expert[k];
@@ -290,8 +294,9 @@ static int choose_sizes(struct engine *en, struct err *e)
         .token_bytes = need.token,
         .row_bytes = need.row,
         .position_bytes = need.position,
+        .sequence_bytes = need.sequence,
     };
-    struct plan_ask a = {o->ram, o->n_ctx, o->batch, en->n_nodes, en->threads, o->every_row};
+    struct plan_ask a = {o->ram, o->n_ctx, o->batch, en->n_nodes, en->threads, o->every_row, 1 + en->drafts};
     struct plan_budget b;
     int rc;
 
@@ -966,6 +971,23 @@ static int look_at_pack(struct engine *en, struct err *e)
     return en->o->verify ? verify_pack(en, e) : 0;
 }
 
+/* Drafts need the block, the trunk's hidden states beside it, and a recorder sees the trunk's choices alone. */
+static void choose_drafts(struct engine *en)
+{
+    const struct engine_options *o = en->o;
+
+    en->drafts = o->drafts;
+    if (!en->drafts)
+        return;
+    if (!en->m->n_nextn || away(en) || o->record_routes)
+        en->drafts = 0;
+    if (!en->m->n_nextn && o->drafts_asked)
+        fprintf(stderr, "conclave: --draft: this file has no NextN block, nothing is drafted\n");
+    else if (!en->drafts && o->drafts_asked)
+        fprintf(stderr, "conclave: --draft: nothing is drafted with %s\n",
+                away(en) ? "the trunk on a card" : "--record-routes");
+}
+
 /* Everything that can be known before anything is made. */
 static int decide(struct engine *en, struct err *e)
 {
@@ -975,7 +997,10 @@ static int decide(struct engine *en, struct err *e)
         return rc;
     if (with_cards(en) && en->o->prefetch == PREFETCH_ON)
         return err_set(e, -EINVAL, "--prefetch on: nothing is read ahead with --cards; leave one of them out");
-    if ((rc = model_open(en->o->model_path, 0, &en->m, e)) || (rc = arch_program(en->m, &en->prog, e)))
+    if ((rc = model_open(en->o->model_path, 0, &en->m, e)))
+        return rc;
+    choose_drafts(en);
+    if ((rc = arch_program_drafting(en->m, en->drafts, &en->prog, e)))
         return rc;
     for (size_t i = 0; i < en->m->n_warnings; i++)
         fprintf(stderr, "conclave: %s\n", en->m->warning[i]);
@@ -1140,16 +1165,15 @@ uint32_t engine_max_out(const struct engine *en)
 {
     return en->plan.max_out;
 }
-static void dump_one(void *arg, const char *name, int integer, const void *rows, size_t n_rows, uint32_t a,
-                     uint32_t b)
+static void dump_one(void *arg, const char *name, int integer, int whole, const void *rows, const size_t n[4])
 {
-    dump_rows(arg, name, integer, rows, n_rows, a, b);
+    dump_rows(arg, name, integer, whole, rows, n);
 }
-void engine_dump(struct engine *en, struct dump *d)
+void engine_dump(struct engine *en, struct dump *d, uint32_t positions)
 {
     assert(en->exec || !d); /* cmd_eval.c refuses --dump where the trunk is elsewhere */
     if (en->exec)
-        exec_dump(en->exec, d ? dump_one : NULL, d);
+        exec_dump(en->exec, d ? dump_one : NULL, d, positions);
 }
 
 /* A pass of one token took so long. */
@@ -1183,6 +1207,25 @@ const float *engine_step(struct engine *en, const struct step *s)
     if (en->ahead && s->n_tokens == 1)
         judge_prefetch(en, start);
     en->steps++;
+    return logits;
+}
+
+uint32_t engine_drafts(const struct engine *en)
+{
+    return en->drafts;
+}
+
+const float *engine_draft(struct engine *en, const struct step *s)
+{
+    uint64_t start = now_ns();
+    const float *logits;
+
+    assert(en->drafts && s->pass != STEP_TRUNK && s->n_tokens && s->n_tokens <= en->plan.max_tokens &&
+           s->n_out <= en->plan.max_out);
+    for (uint32_t t = 0; t < s->n_tokens; t++)
+        assert(s->token[t].id < en->m->n_vocab && s->token[t].pos < en->plan.n_ctx && !s->token[t].seq);
+    logits = exec_step(en->exec, en->team, s);
+    en->draft_ns += now_ns() - start;
     return logits;
 }
 
@@ -1288,6 +1331,11 @@ void engine_stats(const struct engine *en, struct engine_stats *s)
     memset(s, 0, sizeof *s);
     s->steps = en->steps;
     s->step_ns = en->step_ns;
+    s->draft_ns = en->draft_ns;
+    for (uint32_t i = 0; i < en->m->n_layers; i++) {
+        s->expert_layers += en->layer[i].n_experts != 0;
+        s->experts += en->layer[i].n_experts;
+    }
     s->call_ns = mc->call_ns;
     s->wait_ns = mc->wait_ns;
     s->calls = mc->calls;

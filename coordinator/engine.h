@@ -23,6 +23,7 @@ struct engine;
 struct dump;
 struct expert_layer;
 
+enum { DRAFTS_MOST = 4 }; /* for one step, unless asked for */
 struct engine_options {
     const char *model_path;
     uint32_t n_ctx;    /* 0: the model's maximum, or what fits (said in a line) */
@@ -32,6 +33,8 @@ struct engine_options {
     uint64_t ram;      /* bytes of slabs for routed experts, all nodes together; 0: all that fit */
     struct cards_wanted want; /* --cards and --trunk */
     uint32_t batch;    /* most tokens of a trunk pass; 0: 512 */
+    uint32_t drafts;   /* most tokens that are drafted for a step, where the file has a NextN block; 0: none */
+    int drafts_asked;  /* 1: say so where nothing can be drafted */
     int every_row;     /* 1: logits of every token may be asked for (eval, perplexity) */
     enum policy_kind policy; /* which experts stay at hand where not all fit */
     enum prefetch_mode prefetch; /* are the next layer's likely experts read before they are called? */
@@ -78,14 +81,20 @@ uint32_t engine_max_out(const struct engine *en);
 /* One pass of the trunk. Logits (n_out, n_vocab), valid until the next step. Token ids, positions and
  * rows must be in range (asserted). */
 const float *engine_step(struct engine *en, const struct step *s);
+/* Most tokens that can be drafted for a step, 0: none. engine_draft: a pass of the NextN block (step.h) over
+ * rows of the trunk's last step; logits (n_out, n_vocab), valid until the next one. */
+uint32_t engine_drafts(const struct engine *en);
+const float *engine_draft(struct engine *en, const struct step *s);
 /* Tokens ids[0..n) of sequence slot 0 from position pos, in passes of at most the batch; logits of the
  * last token only: (n_vocab). */
 const float *engine_feed(struct engine *en, const uint32_t *ids, size_t n, uint32_t pos);
-void engine_dump(struct engine *en, struct dump *d); /* trunk/dump.h; NULL ends it */
+void engine_dump(struct engine *en, struct dump *d, uint32_t positions); /* trunk/dump.h; NULL ends it */
 
 /* ---- what it did; counters since the start, so that two readings can be subtracted ---- */
 struct engine_stats {
     uint64_t steps, step_ns;        /* trunk passes, and time in them */
+    uint64_t draft_ns;              /* time in passes of the NextN block */
+    uint64_t expert_layers, experts; /* layers that have some, and all of theirs; of those that are used */
     uint64_t call_ns;               /* of that: making, awaiting and summing the experts' calls */
     uint64_t wait_ns;               /* of that: the trunk waited for experts */
     uint64_t calls, items;          /* published */

@@ -452,7 +452,7 @@ static int run_op(struct run_cuda *x, const struct op *op, struct pass p)
         pick_rows_cuda(x->buf[op->in[0]].data, width_of(x, op->in[0]), x->out, x->n_out, out->data,
                        width_of(x, op->out), width_of(x, op->out), p.O, x->stream);
         break;
-    case OP_KINDS:
+    default: /* refused when the program came */
         break;
     }
     return cudaGetLastError();
@@ -556,6 +556,18 @@ static int open_memory(struct run_cuda *x, struct err *e)
     return rc ? cuda_failed(x, rc, "memory for the trunk", e) : 0;
 }
 
+/* Programs with operations that no kernel here is for, or with states that are no rows by position. */
+static int refuse_unknown(const struct run_cuda_config *c, struct err *e)
+{
+    for (uint32_t i = 0; i < c->prog->n_ops; i++) {
+        const struct op *op = &c->prog->op[i];
+        if (op->kind > OP_PICK || (op->kind == OP_ROUTER && op->n[2] > ROUTER_NORMALISE))
+            return err_set(e, -ENOTSUP, "card %d: operation %u of the trunk, %s, is not computed on cards yet",
+                           c->device, i, op_name((enum op_kind)op->kind));
+    }
+    return 0;
+}
+
 int run_cuda_open(const struct run_cuda_config *c, struct run_cuda **out, struct err *e)
 {
     struct run_cuda *x = (struct run_cuda *)calloc(1, sizeof *x);
@@ -563,6 +575,10 @@ int run_cuda_open(const struct run_cuda_config *c, struct run_cuda **out, struct
 
     if (!x)
         return err_set(e, -ENOMEM, "no memory for the trunk on a card");
+    if (refuse_unknown(c, e)) {
+        free(x);
+        return e->code;
+    }
     x->c = *c;
     x->buf = (struct buffer *)calloc(c->prog->n_buffers + 1, sizeof *x->buf);
     x->kv = (struct attention_kv *)calloc(c->prog->n_states + 1, sizeof *x->kv);

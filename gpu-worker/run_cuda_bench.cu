@@ -171,7 +171,7 @@ static void make_model(struct whole *w, uint32_t n_layers, uint32_t n_experts, u
         l->ffn_norm = tensor(m, W_F32, EMBD, 1);
         l->ffn_gate_inp = matrix(m, W_F32, EMBD, n_experts);
     }
-    if (arch_qwen3moe(m, &w->prog, &e))
+    if (arch_qwen3moe(m, 0, &w->prog, &e))
         exit(1);
     w->weight = (const void **)calloc(w->prog->n_weights, sizeof *w->weight);
     for (uint32_t i = 0; i < w->prog->n_weights; i++) {
@@ -320,7 +320,7 @@ static double step_time(struct run_cuda *x, uint32_t T, uint32_t pos, uint32_t o
     static uint32_t id = 1;
     struct step_token tok[512];
     uint32_t rows[8], n = 0;
-    struct step st = {T, out, tok, rows};
+    struct step st = {T, out, tok, rows, STEP_TRUNK};
     double begin = now();
 
     for (uint32_t i = 0; i < out; i++)

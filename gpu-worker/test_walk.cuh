@@ -341,7 +341,7 @@ static void walk_op(struct walk *w, const struct op *op, uint32_t t)
         memcpy(row(w, op->out, t), row(w, op->in[0], w->s->out[t]), width(w, op->out) * 4);
         break;
     case OP_PREPARE:
-    case OP_KINDS:
+    default:
         break;
     }
 }

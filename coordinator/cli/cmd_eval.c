@@ -11,7 +11,7 @@
 #include "coordinator/trunk/dump.h"
 
 struct eval_flags {
-    const char *tokens, *logits, *dump;
+    const char *tokens, *logits, *nextn, *dump;
     uint32_t n_ctx, greedy;
 };
 
@@ -30,6 +30,12 @@ static const struct flag eval_table[] = {
      .at = AT(logits),
      .help =
          "write the logits to OUT: little-endian f32, one row of the vocabulary's size a position"},
+    {.name = "nextn",
+     .arg = "OUT",
+     .kind = FLAG_STRING,
+     .at = AT(nextn),
+     .help = "write the NextN block's logits to OUT, in the same form: row p is made from position p and the "
+             "token after it (the last row: the most likely one)"},
     {.name = "dump",
      .arg = "DIR",
      .kind = FLAG_STRING,
@@ -60,7 +66,7 @@ struct eval {
     struct eval_flags flags;
     uint32_t *ids; /* the tokens, then room for the greedy ones */
     size_t n;
-    struct output logits;
+    struct output logits, nextn;
     struct engine *en;
     struct step_token *pass;
     uint32_t *rows;
@@ -102,13 +108,16 @@ static int read_tokens(struct eval *v, struct err *e)
 /* What can be known without loading a weight. */
 static int prepare(struct eval *v, struct err *e)
 {
-    size_t need =
-        v->n + (v->flags.greedy ? v->flags.greedy - 1 : 0); /* the last one is not read again */
+    size_t more = v->flags.greedy ? v->flags.greedy - 1 : 0; /* the last one is not read again */
+    size_t need = v->n + (v->flags.nextn && !more ? 1 : more); /* nor is the NextN block's last row */
+    const struct result own[2] = {{"--logits", v->flags.logits}, {"--nextn", v->flags.nextn}};
     struct model *m;
     int rc = model_open(v->engine.model, 0, &m, e);
 
     if (rc)
         return rc;
+    if (v->flags.nextn && !m->n_nextn)
+        rc = err_set(e, -EINVAL, "--nextn: %s has no NextN block", v->engine.model);
     for (size_t i = 0; !rc && i < v->n; i++)
         if (v->ids[i] >= m->n_vocab)
             rc = err_set(e, -EINVAL,
@@ -124,17 +133,57 @@ static int prepare(struct eval *v, struct err *e)
                        "%zu tokens and %u more do not fit into the context of %u; a larger -c is "
                        "needed",
                        v->n, v->flags.greedy, v->flags.n_ctx);
-    if (v->flags.dump && v->engine.cards.kind == CARDS_EMULATED && v->engine.cards.trunk != TRUNK_CPU)
-        return err_set(e, -ENOTSUP, "--dump reads the trunk's buffers, which lie in a card's worker; add --trunk cpu, or "
-                                    "leave one of them out");
+    if ((v->flags.dump || v->flags.nextn) && v->engine.cards.kind == CARDS_EMULATED &&
+        v->engine.cards.trunk != TRUNK_CPU)
+        return err_set(e, -ENOTSUP, "%s reads the trunk's buffers, which lie in a card's worker; add --trunk cpu, or "
+                                    "leave one of them out", v->flags.dump ? "--dump" : "--nextn");
     if ((v->flags.logits && output_open(&v->logits, v->flags.logits, e)) ||
+        (v->flags.nextn && output_open(&v->nextn, v->flags.nextn, e)) ||
         (v->flags.dump && output_folder(v->flags.dump, e)) ||
-        engine_flags_open(&v->engine, "--logits", v->flags.logits, e))
+        engine_flags_open(&v->engine, own, e))
         return -1;
     return 0;
 }
 
 /* ---- inside the engine ---- */
+
+/* The most likely token of a row. */
+static int best(struct eval *v, const float *logits, uint32_t *id, struct err *e)
+{
+    struct sample_settings first;
+
+    sample_defaults(&first);
+    first.temp = 0; /* rule 37: the first of the order */
+    return sample_token(&first, logits, v->scratch.n_vocab, v->ids, v->n, NULL, &v->scratch, id, e);
+}
+
+/* The NextN block's rows behind a pass of the trunk over k tokens from at on; last: the trunk's last row. */
+static int read_nextn(struct eval *v, size_t at, uint32_t k, const float *last, struct err *e)
+{
+    struct step s = {.n_tokens = k, .n_out = k, .token = v->pass, .out = v->rows, .pass = STEP_DRAFT};
+    size_t n_vocab = engine_model(v->en)->n_vocab;
+    const float *logits;
+    uint32_t id, zero = 0;
+
+    for (uint32_t i = 0; i < k; i++) {
+        if (at + i + 1 < v->n)
+            id = v->ids[at + i + 1];
+        else if (best(v, last, &id, e))
+            return -1;
+        v->pass[i] = (struct step_token){id, (uint32_t)(at + i), 0};
+    }
+    logits = engine_draft(v->en, &s);
+    if (output_write(&v->nextn, logits, k * n_vocab * sizeof *logits, e))
+        return -1;
+    if (at + k < v->n || !v->flags.dump)
+        return 0;
+    if (best(v, logits + (k - 1) * n_vocab, &id, e)) /* one further row, for its buffers' sake */
+        return -1;
+    v->pass[0] = (struct step_token){id, (uint32_t)v->n, 0};
+    s = (struct step){.n_tokens = 1, .n_out = 1, .token = v->pass, .out = &zero, .pass = STEP_CHAIN};
+    engine_draft(v->en, &s);
+    return 0;
+}
 
 /* All given tokens, a row of logits each. *last: the last row, valid until the next step. */
 static int read_in(struct eval *v, const float **last, struct err *e)
@@ -157,23 +206,21 @@ static int read_in(struct eval *v, const float **last, struct err *e)
             output_write(&v->logits, *last, s.n_out * n_vocab * sizeof **last, e))
             return -1;
         *last += (s.n_out - 1) * n_vocab;
+        if (v->flags.nextn && read_nextn(v, at - s.n_tokens, s.n_tokens, *last, e))
+            return -1;
     }
     return 0;
 }
 
 static int go_on(struct eval *v, const float *logits, struct err *e)
 {
-    struct sample_settings first;
     uint32_t zero = 0;
 
-    sample_defaults(&first);
-    first.temp = 0; /* rule 37: the first of the order */
     for (uint32_t i = 0; i < v->flags.greedy; i++) {
         struct step s = {.n_tokens = 1, .n_out = 1, .token = v->pass, .out = &zero};
         size_t at = v->n + i;
 
-        if (sample_token(&first, logits, v->scratch.n_vocab, v->ids, at, NULL, &v->scratch,
-                         &v->ids[at], e))
+        if (best(v, logits, &v->ids[at], e))
             return -1;
         if (i + 1 == v->flags.greedy)
             break;
@@ -232,10 +279,10 @@ static int evaluate(struct eval *v, struct dump *dump, struct err *e)
         return err_set(e, -ENOMEM, "no memory for a pass of %u tokens", engine_max_tokens(v->en));
     if (sample_scratch_init(&v->scratch, m->n_vocab, e))
         return -1;
-    engine_dump(v->en, dump);
+    engine_dump(v->en, dump, (uint32_t)v->n);
     if (read_in(v, &last, e))
         return -1;
-    engine_dump(v->en, NULL);
+    engine_dump(v->en, NULL, 0);
     if (dump && dump_write(dump, v->flags.dump, model_arch_name(m), kv_name(v->engine.kv),
                            m->n_vocab, v->ids, v->n, e))
         return -1;
@@ -260,7 +307,7 @@ static int body(struct engine *en, void *arg, struct err *e)
 
 int cmd_eval(int argc, char **argv)
 {
-    struct eval v = {.logits = {.fd = -1}};
+    struct eval v = {.logits = {.fd = -1}, .nextn = {.fd = -1}};
     struct args a = {
         .verb = "eval",
         .about = "the logits of given tokens",
@@ -276,8 +323,8 @@ int cmd_eval(int argc, char **argv)
     engine_flags_init(&v.engine);
     if (args_parse(&a, argc, argv, &status))
         return status;
-    if (!v.flags.logits && !v.flags.dump && !v.flags.greedy && !v.engine.record_routes)
-        return args_usage("eval", "nothing to do: give --logits OUT, --dump DIR, --greedy N or --record-routes FILE");
+    if (!v.flags.logits && !v.flags.nextn && !v.flags.dump && !v.flags.greedy && !v.engine.record_routes)
+        return args_usage("eval", "nothing to do: give --logits OUT, --nextn OUT, --dump DIR, --greedy N or --record-routes FILE");
     if (read_tokens(&v, &e)) {
         status = args_usage("eval", "%s", e.msg);
         free(v.ids);
@@ -288,9 +335,10 @@ int cmd_eval(int argc, char **argv)
         engine_flags_options(&v.engine, &o);
         o.warm_first = 1; /* cards are filled first: what lies where does not depend on who was quicker */
         o.n_ctx = v.flags.n_ctx;
+        o.drafts = v.flags.nextn != NULL;
         status = engine_run(&o, body, &v, &e);
     }
-    if (output_close(&v.logits, &e) || engine_flags_close(&v.engine, &e))
+    if (output_close(&v.logits, &e) || output_close(&v.nextn, &e) || engine_flags_close(&v.engine, &e))
         status = 1;
     if (status == 1)
         report_error(&e);

@@ -10,7 +10,10 @@
 #include "coordinator/cli/common.h"
 #include "coordinator/json/json_write.h"
 #include "coordinator/model/model.h"
+#include "coordinator/engine.h"
 #include "coordinator/pack/pack.h"
+#include "coordinator/trunk/arch/arch.h"
+#include "coordinator/trunk/exec/exec.h"
 #include "kernels/type/type.h"
 
 int cmd_inspect(int argc, char **argv);
@@ -139,17 +142,73 @@ static void row(const char *label)
     printf("%-18s", label);
 }
 
+/* How many layers mix tokens in which way. */
+static void print_mixers(const struct model *m)
+{
+    uint32_t n[3] = {0};
+    char a[TEXT];
+
+    for (uint32_t i = 0; i < m->n_layers - m->n_nextn; i++)
+        n[m->layer[i].mixer]++;
+    if (n[MIX_ATTENTION]) {
+        row("attention"), printf("%u query heads, %u key/value heads, %u values each\n", m->n_head,
+                                 m->n_head_kv, m->head_dim);
+        row("rotation"), printf("%u values of a head, base %s\n", m->n_rot, shortest(a, m->rope_base));
+    }
+    if (n[MIX_DELTA])
+        row("delta rule"), printf("%u layers, %u heads of %u x %u, convolutions of %u\n", n[MIX_DELTA],
+                                  m->delta.heads, m->delta.dim, m->delta.dim, m->delta.taps);
+    if (n[MIX_LATENT])
+        row("latent attention"), printf("%u layers, %u heads, %u values kept, at most %u pools of %u positions\n",
+                                        n[MIX_LATENT], m->n_head, m->latent.rank, m->latent.most, m->latent.pool);
+}
+
+/* What a sequence takes, as the executor allocates it. */
+struct state_sizes {
+    uint64_t fixed, f16, f32; /* whatever its length; more for each token, by --kv */
+};
+static void state_sizes(const struct model *m, uint32_t drafts, struct state_sizes *s)
+{
+    struct program *p = NULL;
+    struct err e = {0};
+
+    *s = (struct state_sizes){0};
+    if (arch_program_drafting(m, drafts, &p, &e))
+        return; /* no memory */
+    s->fixed = exec_sequence_bytes(p);
+    s->f16 = exec_position_bytes(p, KV_F16);
+    s->f32 = exec_position_bytes(p, KV_F32);
+    program_free(p);
+}
+
+static void print_state(const struct model *m)
+{
+    struct state_sizes s;
+    char a[TEXT], b[TEXT];
+
+    for (uint32_t drafts = 0;; drafts = DRAFTS_MOST) {
+        state_sizes(m, drafts, &s);
+        row(drafts ? "with drafts" : s.fixed ? "state of a token" : "KV of a token");
+        printf("f16 %s, f32 %s\n", both(a, s.f16), both(b, s.f32));
+        if (s.fixed)
+            row(drafts ? "" : "of a sequence"), printf("%s%s\n", both(a, s.fixed), drafts ? " a sequence" : "");
+        if (drafts || !m->n_nextn)
+            break;
+    }
+}
+
 static void print_sizes(const struct model *m)
 {
-    char a[TEXT], b[TEXT], t[NAME], pre[NAME];
+    char a[TEXT], t[NAME], pre[NAME];
 
     row("architecture"), printf("%s\n", model_arch_name(m));
     if (*m->name)
         row("name"), printf("%s\n", shown(t, m->name));
-    row("layers"), printf("%u, width %s\n", m->n_layers, grouped(a, m->n_embd));
-    row("attention"), printf("%u query heads, %u key/value heads, %u values each\n", m->n_head,
-                             m->n_head_kv, m->head_dim);
-    row("rotation"), printf("%u values of a head, base %s\n", m->n_rot, shortest(a, m->rope_base));
+    row("layers"), printf("%u, width %s", m->n_layers - m->n_nextn, grouped(a, m->n_embd));
+    if (m->streams.n)
+        printf(", %u residual streams", m->streams.n);
+    printf(m->n_nextn ? ", and a NextN block that drafts\n" : "\n");
+    print_mixers(m);
     row("vocabulary"),
         printf("%s tokens, head %s\n", grouped(a, m->n_vocab),
                m->output.w == m->token_embd ? "tied to the embedding" : "of its own");
@@ -161,8 +220,7 @@ static void print_sizes(const struct model *m)
         printf("\n");
     }
     row("context"), printf("%s tokens\n", grouped(a, m->n_ctx_train));
-    row("KV of a token"), printf("f16 %s, ", both(a, model_kv_bytes(m, 2)));
-    printf("f32 %s\n", both(b, model_kv_bytes(m, 4)));
+    print_state(m);
 }
 
 static int same_expert(const struct model_layer *a, const struct model_layer *b)
@@ -170,15 +228,15 @@ static int same_expert(const struct model_layer *a, const struct model_layer *b)
     for (int k = 0; k < EXPERT_MATRICES; k++)
         if (a->expert[k].type != b->expert[k].type)
             return 0;
-    return 1;
+    return !a->n_experts == !b->n_experts;
 }
 
 static int first_of_its_types(const struct model *m, uint32_t il)
 {
     for (uint32_t i = 0; i < il; i++)
-        if (same_expert(&m->layer[i], &m->layer[il]))
+        if (m->layer[i].n_experts && same_expert(&m->layer[i], &m->layer[il]))
             return 0;
-    return 1;
+    return m->layer[il].n_experts != 0;
 }
 
 /* The layers whose experts are of layer il's types, as ranges: "layers 0-3, 7". */
@@ -210,7 +268,7 @@ static void print_experts(const struct model *m)
     model_expert_range(m, &small, &large);
     row("experts"),
         printf("%u a layer, %u used for a token; %s in all, width %s\n", m->n_experts, m->top_k,
-               grouped(a, (uint64_t)m->n_layers * m->n_experts), grouped(b, m->n_ff));
+               grouped(a, model_n_experts(m)), grouped(b, m->n_ff));
     row("one expert");
     if (small == large)
         printf("%s\n", both(a, small));
@@ -334,6 +392,16 @@ static void open_array(struct json_out *o, const char *key)
     json_open_array(o);
 }
 
+static void json_state(struct json_out *o, const struct model *m, uint32_t drafts)
+{
+    struct state_sizes s;
+
+    state_sizes(m, drafts, &s);
+    put_u64(o, "f16", s.f16);
+    put_u64(o, "f32", s.f32);
+    put_u64(o, "fixed", s.fixed);
+}
+
 static void json_sizes(struct json_out *o, const struct model *m)
 {
     char t[NAME];
@@ -341,7 +409,8 @@ static void json_sizes(struct json_out *o, const struct model *m)
 
     put_str(o, "architecture", model_arch_name(m));
     put_str(o, "name", shown(t, m->name));
-    put_u64(o, "layers", m->n_layers);
+    put_u64(o, "layers", m->n_layers - m->n_nextn);
+    put_u64(o, "nextn_layers", m->n_nextn);
     put_u64(o, "embedding_length", m->n_embd);
     put_u64(o, "vocabulary", m->n_vocab);
     put_bool(o, "tied_head", m->output.w == m->token_embd);
@@ -355,8 +424,12 @@ static void json_sizes(struct json_out *o, const struct model *m)
     put_f32(o, "rms_epsilon", m->rms_eps);
     json_close_object(o);
     open_object(o, "kv_bytes_per_token");
-    put_u64(o, "f16", model_kv_bytes(m, 2));
-    put_u64(o, "f32", model_kv_bytes(m, 4));
+    json_state(o, m, 0);
+    if (m->n_nextn) {
+        open_object(o, "with_drafts");
+        json_state(o, m, DRAFTS_MOST);
+        json_close_object(o);
+    }
     json_close_object(o);
     open_object(o, "tokenizer");
     put_str(o, "model", meta_text(m, "tokenizer.ggml.model", t));
@@ -374,7 +447,7 @@ static void json_experts(struct json_out *o, const struct model *m)
     open_object(o, "experts");
     put_u64(o, "per_layer", m->n_experts);
     put_u64(o, "used", m->top_k);
-    put_u64(o, "count", (uint64_t)m->n_layers * m->n_experts);
+    put_u64(o, "count", model_n_experts(m));
     put_u64(o, "feed_forward_length", m->n_ff);
     put_bool(o, "normalised", m->router_normalise);
     put_u64(o, "smallest_bytes", small);

@@ -230,7 +230,7 @@ int cmd_perplexity(int argc, char **argv)
     if (args_parse(&a, argc, argv, &status))
         return status;
     status = 1;
-    if (!engine_flags_open(&p.engine, NULL, NULL, &e) && !prepare(&p, &e)) {
+    if (!engine_flags_open(&p.engine, NULL, &e) && !prepare(&p, &e)) {
         engine_flags_options(&p.engine, &o);
         o.n_ctx = p.flags.n_ctx;
         status = engine_run(&o, body, &p, &e);

@@ -558,7 +558,7 @@ int cmd_run(int argc, char **argv)
     if (settings_of(&r.flags, &r.settings, &e))
         return args_usage("run", "%s", e.msg);
     status = 1;
-    if (engine_flags_open(&r.engine, NULL, NULL, &e) || prepare(&r, &e) ||
+    if (engine_flags_open(&r.engine, NULL, &e) || prepare(&r, &e) ||
         (r.flags.ignore_eos && never_end(&r, &e)))
         goto done;
     engine_flags_options(&r.engine, &o);

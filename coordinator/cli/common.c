@@ -158,11 +158,14 @@ void engine_flags_init(struct engine_flags *f)
                                .trace_file = {.fd = -1}};
 }
 
-int engine_flags_open(struct engine_flags *f, const char *flag, const char *path, struct err *e)
+int engine_flags_open(struct engine_flags *f, const struct result own[2], struct err *e)
 {
-    const struct result r[] = {
-        {flag, path}, {"--stats", f->stats}, {"--trace", f->trace}, {"--record-routes", f->record_routes}};
+    struct result r[] = {{"--stats", f->stats}, {"--trace", f->trace}, {"--record-routes", f->record_routes},
+                         {NULL, NULL}, {NULL, NULL}};
     int rc = 0;
+
+    for (int i = 0; own && i < 2; i++)
+        r[3 + i] = own[i];
 
     if ((f->stats && (rc = output_open(&f->stats_file, f->stats, e))) ||
         (f->trace && (rc = output_open(&f->trace_file, f->trace, e))))
@@ -409,8 +412,8 @@ void stats_put_engine(struct json_out *j, const struct engine_flags *f, const st
     put_u64(j, "nodes", s->nodes);
     put_u64(j, "n_slabs", s->n_slabs);
     put_u64(j, "trunk_bytes", s->trunk_bytes);
-    put_u64(j, "layers", (uint64_t)m->n_layers);
-    put_u64(j, "experts", (uint64_t)m->n_layers * m->n_experts);
+    put_u64(j, "layers", s->expert_layers);
+    put_u64(j, "experts", s->experts);
     put_u64(j, "slab_bytes_all", s->expert_bytes);
     put_u64(j, "slab_bytes_one", s->expert_one_bytes);
     put_u64(j, "slab_bytes", s->slab_bytes);

@@ -25,9 +25,9 @@ extern const char engine_flags_notes[]; /* for help */
 void engine_flags_init(struct engine_flags *f);
 /* Everything but n_ctx and every_row. */
 void engine_flags_options(struct engine_flags *f, struct engine_options *o);
-/* Opens --stats and --trace. No two results go into one file: these, --record-routes, and another that the
- * command has opened (path NULL: none). */
-int engine_flags_open(struct engine_flags *f, const char *flag, const char *path, struct err *e);
+/* Opens --stats and --trace. No two results go into one file: these, --record-routes, and those that the
+ * command has opened itself (path NULL: none; own NULL: no such). */
+int engine_flags_open(struct engine_flags *f, const struct result own[2], struct err *e);
 /* Also after an error. */
 int engine_flags_close(struct engine_flags *f, struct err *e);
 const char *kv_name(int kv);

@@ -65,9 +65,10 @@ static int without_experts(const struct program *p, struct program *out)
     *out = *p;
     out->op = malloc(p->n_ops * sizeof *out->op);
     out->n_ops = 0;
-    for (uint32_t i = 0; out->op && i < p->n_ops; i++)
+    for (uint32_t i = 0; out->op && i < p->draft_at; i++)
         if (p->op[i].kind != OP_MOE_CALL && p->op[i].kind != OP_MOE_SUM)
             out->op[out->n_ops++] = p->op[i];
+    out->draft_at = out->n_ops;
     return out->op ? 0 : -1;
 }
 
@@ -78,7 +79,7 @@ static int lead(void *arg, struct team *t)
     uint32_t zero = 0;
 
     for (uint32_t i = 0; i < POSITIONS; i++) {
-        struct step_token token = {(i * 40503u) % 256, i, 0};
+        struct step_token token = {(i * 40503u) % 256, i / j->n, 0};
         struct step s = {.n_tokens = 1, .n_out = 1, .token = &token, .out = &zero};
         if (i == j->n) /* the first of each copy warms up */
             start = now_ns();

@@ -13,7 +13,8 @@
 
 static const char *const kind_names[MODEL_KINDS] = {
     [MODEL_EMBEDDING] = "embedding", [MODEL_ATTENTION] = "attention", [MODEL_ROUTER] = "router",
-    [MODEL_NORM] = "norms",          [MODEL_EXPERTS] = "experts",     [MODEL_HEAD] = "head",
+    [MODEL_NORM] = "norms",          [MODEL_DENSE] = "dense",         [MODEL_STREAMS] = "streams",
+    [MODEL_NEXTN] = "nextn",         [MODEL_EXPERTS] = "experts",     [MODEL_HEAD] = "head",
     [MODEL_OTHER] = "other",
 };
 
@@ -258,7 +259,12 @@ static int check_pack(const struct model *m, struct err *e)
             const struct expert_matrix *b = &p->shape[il].m[k];
             uint64_t first = (uint64_t)p->layer[il].m[k].first_row * b->row_bytes;
 
-            if (p->layer[il].n_experts != m->n_experts || x->shard != shard || x->type != b->type ||
+            if (p->layer[il].n_experts != m->layer[il].n_experts)
+                return err_set(e, -EINVAL, "%s: layer %u: blocks for %u experts, the model has %u", p->path, il,
+                               p->layer[il].n_experts, m->layer[il].n_experts);
+            if (!m->layer[il].n_experts)
+                continue;
+            if (x->shard != shard || x->type != b->type ||
                 x->rows != b->rows || x->cols != b->cols || x->row_bytes != b->row_bytes ||
                 x->file_offset != pack_blocks_at(&p->head) + first)
                 return err_set(e, -EINVAL, "%s: layer %u: its blocks are for other experts than the model's",
@@ -348,9 +354,13 @@ const char *model_kind_name(enum model_kind k)
     return k < MODEL_KINDS ? kind_names[k] : "?";
 }
 
-uint64_t model_kv_bytes(const struct model *m, unsigned value_bytes)
+uint64_t model_n_experts(const struct model *m)
 {
-    return 2ull * m->n_layers * m->n_head_kv * m->head_dim * value_bytes;
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; i < m->n_layers; i++)
+        n += m->layer[i].n_experts;
+    return n;
 }
 
 void model_expert_range(const struct model *m, uint64_t *smallest, uint64_t *largest)
@@ -358,6 +368,8 @@ void model_expert_range(const struct model *m, uint64_t *smallest, uint64_t *lar
     *smallest = UINT64_MAX;
     *largest = 0;
     for (uint32_t i = 0; i < m->n_layers; i++) {
+        if (!m->layer[i].n_experts)
+            continue;
         if (m->layer[i].expert_bytes < *smallest)
             *smallest = m->layer[i].expert_bytes;
         if (m->layer[i].expert_bytes > *largest)
@@ -370,6 +382,6 @@ uint64_t model_experts_bytes(const struct model *m)
     uint64_t sum = 0; /* no overflow: all of it lies in files whose sizes are below 2^63 */
 
     for (uint32_t i = 0; i < m->n_layers; i++)
-        sum += m->layer[i].expert_bytes * m->n_experts;
+        sum += m->layer[i].expert_bytes * m->layer[i].n_experts;
     return sum;
 }

@@ -25,6 +25,9 @@ enum model_kind {
     MODEL_ATTENTION,
     MODEL_ROUTER,
     MODEL_NORM,
+    MODEL_DENSE, /* feed-forward parts that every token takes: dense layers', shared experts' */
+    MODEL_STREAMS, /* hyper-connections */
+    MODEL_NEXTN, /* what only a NextN block has */
     MODEL_EXPERTS, /* routed experts: not in the trunk table, but counted */
     MODEL_HEAD,
     MODEL_OTHER, /* companions of experts (.scale) and the like */
@@ -66,12 +69,61 @@ struct model_matrix {
 
 enum { MODEL_GATE, MODEL_UP, MODEL_DOWN, EXPERT_MATRICES };
 
+/* What mixes the tokens of a layer. */
+enum model_mixer {
+    MIX_ATTENTION, /* grouped heads, rotated */
+    MIX_DELTA,     /* delta rule with short convolutions: a recurrent state */
+    MIX_LATENT,    /* attention over one latent a position, selected by pools */
+};
+
+/* Delta rule with a decay for each key channel (KDA): (heads, dim), width heads * dim. q, k, v and
+ * the output are the layer's attn_q, attn_k, attn_v, attn_output. */
+struct model_delta {
+    uint32_t conv[3];                   /* of q, k, v: (width, taps), oldest tap first */
+    struct model_weight decay[2], gate[2]; /* two products one after the other: n_embd -> dim -> width */
+    struct model_weight beta;           /* (heads, n_embd) */
+    uint32_t a, dt, norm;               /* (heads), (width), (dim) */
+};
+/* Latent attention; its output is attn_output. Widths: model.latent. */
+struct model_latent {
+    struct model_weight q_a, q_b, kv_a; /* (q_rank, n_embd), (heads * k, q_rank), (rank, n_embd) */
+    uint32_t q_norm, kv_norm;
+    struct model_weight k_b, v_b;       /* by head: (rank, k) each, (v, rank) each */
+    int own_index;                      /* 0: the key list of the latent layer before it is used */
+    struct model_weight index_q, index_k, index_w, index_gate;
+    uint32_t index_norm, index_bias, index_ape; /* (size), (size), (pool, size) */
+};
+struct model_mlp { /* gate and up (n, n_embd), down (n_embd, n); n 0: none */
+    struct model_weight gate, up, down;
+    uint32_t n;
+};
+struct model_streams { /* the mixer of hyper-connections before one part of a layer */
+    struct model_weight fn; /* (2n + n*n, n * n_embd) */
+    uint32_t base, scale;
+};
+/* A block that reads the trunk's last hidden state and the token after it, and predicts the one after that. */
+struct model_nextn {
+    struct model_weight eh; /* (n_embd, 2 * n_embd): embedding first */
+    uint32_t e_norm, h_norm, head_norm;
+    uint32_t embed;           /* table; token_embd where it has none of its own */
+    struct model_weight head; /* output's where it has none */
+};
+
 struct model_layer {
+    enum model_mixer mixer;
     uint32_t attn_norm;
     struct model_weight attn_q, attn_k, attn_v, attn_output;
     uint32_t attn_q_norm, attn_k_norm;
+    struct model_delta delta;
+    struct model_latent latent;
+    struct model_streams streams[2]; /* before attention, before the feed-forward part */
     uint32_t ffn_norm;
+    struct model_mlp dense;  /* n > 0: in place of experts */
+    struct model_mlp shared; /* n > 0: beside them */
+    float limit, shared_limit; /* SwiGLU clamps of the experts; of the shared or dense part; 0: none */
+    uint32_t n_experts;      /* 0: a dense layer */
     struct model_weight ffn_gate_inp; /* the router, (n_experts, n_embd) */
+    uint32_t router_bias;    /* (n_experts), for the choice alone; or MODEL_NONE */
     /* gate and up (n_ff, n_embd), down (n_embd, n_ff) */
     struct model_matrix expert[EXPERT_MATRICES];
     uint64_t expert_bytes; /* of one expert, all three matrices */
@@ -85,7 +137,9 @@ struct model {
     const char *path; /* as opened; of the first shard in a split */
     const char *name; /* general.name, or "" */
 
-    uint32_t n_layers; /* of the trunk */
+    uint32_t n_layers; /* of the file: the trunk's, then n_nextn NextN blocks */
+    uint32_t n_nextn;
+    struct model_nextn nextn; /* of the first; n_nextn > 0 */
     uint32_t n_embd;
     uint32_t n_vocab;
     uint32_t n_ctx_train;
@@ -97,7 +151,23 @@ struct model {
     int qk_norm_whole; /* 1: attn_q_norm is one norm over all heads; 0: (head_dim), each head alone
                         */
 
-    uint32_t n_experts, top_k, n_ff; /* n_ff: hidden size of one expert */
+    struct {
+        uint32_t heads, dim, taps; /* heads of (dim, dim) */
+        int bounded;               /* decay bound * sigmoid(-a f); 0: a * softplus(f) */
+        float bound;
+    } delta; /* MIX_DELTA */
+    struct {
+        uint32_t q_rank, rank, k, v; /* of the query, of what is kept; of a head's key and value */
+        uint32_t index_heads, index_size, pool, most; /* positions a pool, pools chosen */
+        float norm_eps;                               /* of the index keys' LayerNorm */
+    } latent; /* MIX_LATENT; n_head heads */
+    struct {
+        uint32_t n, iterations; /* n 0: one plain residual */
+        float eps;
+    } streams;
+
+    uint32_t n_experts, top_k, n_ff; /* n_experts: of a layer that has any; n_ff: hidden size of one */
+    int router_sigmoid;   /* scores by sigmoid; 0: softmax over all */
     int router_normalise; /* 1: weights of the chosen are divided by max(sum, router_floor) */
     float router_floor;
     float router_scale; /* expert_weights_scale; 1: none */
@@ -137,8 +207,8 @@ void model_close(struct model *m); /* NULL is allowed */
 
 const char *model_arch_name(const struct model *m);
 const char *model_kind_name(enum model_kind k);
-/* Bytes of all layers' keys and values for one token, value_bytes (2: f16, 4: f32) a number. */
-uint64_t model_kv_bytes(const struct model *m, unsigned value_bytes);
+/* Routed experts of all layers. */
+uint64_t model_n_experts(const struct model *m);
 /* Smallest and largest expert of the file, in bytes. */
 void model_expert_range(const struct model *m, uint64_t *smallest, uint64_t *largest);
 /* Bytes of all routed experts. */
@@ -152,6 +222,7 @@ struct model_arch {
     int (*read)(struct model *m, struct err *e);
 };
 extern const struct model_arch model_archs[]; /* ends with name == NULL */
+int model_read_glm5next(struct model *m, struct err *e);
 
 /* Keys are given without the architecture: "block_count". Absent: *out is left alone and, unless
  * `optional`, the line says so. Out of [min, max], not finite, or of another kind: a line. An array
@@ -159,6 +230,12 @@ extern const struct model_arch model_archs[]; /* ends with name == NULL */
 int model_key_u32(const struct model *m, const char *key, int optional, uint32_t min, uint32_t max,
                   uint32_t *out, struct err *e);
 int model_key_f32(const struct model *m, const char *key, int optional, float *out, struct err *e);
+/* Layer il's value of a key that has one for all layers or one for each. */
+int model_key_u32_of(const struct model *m, const char *key, int optional, uint32_t il, uint32_t min,
+                     uint32_t max, uint32_t *out, struct err *e);
+int model_key_f32_of(const struct model *m, const char *key, int optional, uint32_t il, float *out,
+                     struct err *e);
+int model_key_bool_of(const struct model *m, const char *key, uint32_t il, int *out, struct err *e);
 int model_key_bool(const struct model *m, const char *key, int optional, int *out, struct err *e);
 /* Refuses the file if the key is there and not `harmless`: something that the architecture's
  * definition here does not compute. */
@@ -169,10 +246,19 @@ int model_key_refuse(const struct model *m, const char *key, double harmless, st
 int model_tensor(struct model *m, enum model_kind kind, int optional, uint64_t cols, uint64_t rows,
                  uint32_t *out, struct err *e, const char *fmt, ...)
     __attribute__((format(printf, 8, 9)));
-/* STEM.weight, and STEM.scale and STEM.bias where the file has them. */
+/* A few values that are no product's operand, of up to three dimensions, as one vector of them all. */
+int model_values(struct model *m, enum model_kind kind, const uint64_t dims[4], uint32_t *out, struct err *e,
+                 const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+/* Is there such a tensor? */
+int model_has(const struct model *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Matrices that lie one behind the other, each (rows, cols), as one of n * rows rows. */
+int model_weights(struct model *m, enum model_kind kind, uint64_t cols, uint64_t rows, uint64_t n,
+                  struct model_weight *out, struct err *e, const char *fmt, ...)
+    __attribute__((format(printf, 8, 9)));
+/* STEM.weight (in some files STEM alone), and STEM.scale and STEM.bias where the file has them. */
 int model_weight(struct model *m, enum model_kind kind, int optional, uint64_t cols, uint64_t rows,
                  struct model_weight *out, struct err *e, const char *fmt, ...)
     __attribute__((format(printf, 8, 9)));
 /* The experts of layer il: separate or fused tensors, with their scales; n_experts, n_embd and n_ff
- * of m. Fills l->expert and l->expert_bytes. */
+ * of m. Fills l->expert, l->expert_bytes and l->n_experts. */
 int model_experts(struct model *m, uint32_t il, struct model_layer *l, struct err *e);

@@ -70,6 +70,70 @@ int model_key_f32(const struct model *m, const char *key, int optional, float *o
     return 0;
 }
 
+/* Which of an array's values, or -EINVAL: it has none for every layer. */
+static int array_of(const struct model *m, const char *full, uint32_t il, struct gguf_array *a)
+{
+    return gguf_kind(m->g, full) == GGUF_ARRAY && !gguf_array(m->g, full, a) && il < a->n ? 0 : -EINVAL;
+}
+
+int model_key_u32_of(const struct model *m, const char *key, int optional, uint32_t il, uint32_t min,
+                     uint32_t max, uint32_t *out, struct err *e)
+{
+    char full[KEY], wanted[WANTED];
+    struct gguf_array a;
+    uint64_t v = 0;
+    int rc = gguf_u64(m->g, full_key(m, key, full), &v);
+
+    if (rc == 1 && optional)
+        return 0;
+    if (rc == -EINVAL && !array_of(m, full, il, &a))
+        rc = gguf_array_u64(&a, il, &v);
+    if (rc == 0 && v >= min && v <= max) {
+        *out = (uint32_t)v;
+        return 0;
+    }
+    snprintf(wanted, sizeof wanted, "an integer from %u to %u, or one for each of %u layers", min, max,
+             m->n_layers);
+    return gguf_why(m->g, full, wanted, e);
+}
+
+int model_key_f32_of(const struct model *m, const char *key, int optional, uint32_t il, float *out,
+                     struct err *e)
+{
+    char full[KEY];
+    struct gguf_array a;
+    float v = 0;
+    int rc = gguf_f32(m->g, full_key(m, key, full), &v);
+
+    if (rc == 1 && optional)
+        return 0;
+    if (rc == -EINVAL && !array_of(m, full, il, &a))
+        rc = gguf_array_f32(&a, il, &v);
+    if (rc || !isfinite(v))
+        return gguf_why(m->g, full, "a finite number, or one for each layer", e);
+    *out = v;
+    return 0;
+}
+
+int model_key_bool_of(const struct model *m, const char *key, uint32_t il, int *out, struct err *e)
+{
+    char full[KEY];
+    struct gguf_array a;
+    int v = 0, rc = gguf_bool(m->g, full_key(m, key, full), &v);
+
+    if (rc == 1)
+        return 0;
+    if (rc == -EINVAL && gguf_kind(m->g, full) == GGUF_ARRAY && !gguf_array(m->g, full, &a)) {
+        if (il >= a.n) /* the trunk's layers alone */
+            return 0;
+        rc = gguf_array_bool(&a, il, &v);
+    }
+    if (rc)
+        return gguf_why(m->g, full, "true or false for each layer", e);
+    *out = v;
+    return 0;
+}
+
 int model_key_bool(const struct model *m, const char *key, int optional, int *out, struct err *e)
 {
     char full[KEY];
@@ -153,10 +217,9 @@ static void claim(struct model *m, const struct gguf_tensor *t)
     m->claimed[t - gguf_tensor_at(m->g, 0)] = 1;
 }
 
-static int take(struct model *m, const char *name, enum model_kind kind, int optional,
-                uint32_t n_dims, uint64_t cols, uint64_t rows, uint32_t *out, struct err *e)
+static int take_dims(struct model *m, const char *name, enum model_kind kind, int optional,
+                     uint32_t n_dims, const uint64_t dims[4], uint32_t *out, struct err *e)
 {
-    const uint64_t dims[4] = {cols, rows, 1, 1};
     const struct gguf_tensor *t;
     struct model_tensor *mt;
 
@@ -178,6 +241,12 @@ static int take(struct model *m, const char *name, enum model_kind kind, int opt
                                 .file_offset = t->file_offset};
     memcpy(mt->dims, t->dims, sizeof mt->dims);
     return 0;
+}
+
+static int take(struct model *m, const char *name, enum model_kind kind, int optional,
+                uint32_t n_dims, uint64_t cols, uint64_t rows, uint32_t *out, struct err *e)
+{
+    return take_dims(m, name, kind, optional, n_dims, (const uint64_t[4]){cols, rows, 1, 1}, out, e);
 }
 
 /* A factor of rule 14: always F32. */
@@ -208,26 +277,87 @@ int model_tensor(struct model *m, enum model_kind kind, int optional, uint64_t c
                 out, e);
 }
 
-int model_weight(struct model *m, enum model_kind kind, int optional, uint64_t cols, uint64_t rows,
-                 struct model_weight *out, struct err *e, const char *fmt, ...)
+/* STEM.weight, or STEM where the file has only that; and what belongs to it. */
+static int take_weight(struct model *m, const char *stem, enum model_kind kind, int optional,
+                       const uint64_t dims[4], struct model_weight *out, struct err *e)
 {
-    char stem[NAME], name[NAME + 8];
-    va_list ap;
+    char name[NAME + 8];
 
-    va_start(ap, fmt);
-    vsnprintf(stem, sizeof stem, fmt, ap);
-    va_end(ap);
     *out = (struct model_weight){MODEL_NONE, MODEL_NONE, MODEL_NONE};
     snprintf(name, sizeof name, "%s.weight", stem);
-    if (take(m, name, kind, optional, 2, cols, rows, &out->w, e))
+    if (!gguf_tensor(m->g, name) && gguf_tensor(m->g, stem))
+        snprintf(name, sizeof name, "%s", stem);
+    if (take_dims(m, name, kind, optional, 2, dims, &out->w, e))
         return -EINVAL;
     if (out->w == MODEL_NONE)
         return 0;
     snprintf(name, sizeof name, "%s.scale", stem);
     if (take_scale(m, name, kind, 1, &out->scale, e))
         return -EINVAL;
+    if (dims[2] > 1) /* no bias is defined for several matrices */
+        return 0;
     snprintf(name, sizeof name, "%s.bias", stem);
-    return take(m, name, kind, 1, 1, rows, 1, &out->bias, e);
+    return take(m, name, kind, 1, 1, dims[1], 1, &out->bias, e);
+}
+
+int model_weight(struct model *m, enum model_kind kind, int optional, uint64_t cols, uint64_t rows,
+                 struct model_weight *out, struct err *e, const char *fmt, ...)
+{
+    char stem[NAME];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(stem, sizeof stem, fmt, ap);
+    va_end(ap);
+    return take_weight(m, stem, kind, optional, (const uint64_t[4]){cols, rows, 1, 1}, out, e);
+}
+
+int model_weights(struct model *m, enum model_kind kind, uint64_t cols, uint64_t rows, uint64_t n,
+                  struct model_weight *out, struct err *e, const char *fmt, ...)
+{
+    char stem[NAME];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(stem, sizeof stem, fmt, ap);
+    va_end(ap);
+    return take_weight(m, stem, kind, 0, (const uint64_t[4]){cols, rows, n, 1}, out, e);
+}
+
+int model_values(struct model *m, enum model_kind kind, const uint64_t dims[4], uint32_t *out, struct err *e,
+                 const char *fmt, ...)
+{
+    char name[NAME], *end;
+    struct model_tensor *t;
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(name, sizeof name, fmt, ap);
+    va_end(ap);
+    end = strrchr(name, '.');
+    if (!gguf_tensor(m->g, name) && end && !strcmp(end, ".weight")) {
+        *end = 0;
+        if (!gguf_tensor(m->g, name))
+            *end = '.';
+    }
+    if (take_dims(m, name, kind, 0, 1, dims, out, e))
+        return -EINVAL;
+    t = &m->tensor[*out];
+    t->row_bytes = t->bytes;
+    t->dims[0] = dims[0] * dims[1] * dims[2];
+    t->dims[1] = t->dims[2] = t->dims[3] = 1;
+    return 0;
+}
+
+int model_has(const struct model *m, const char *fmt, ...)
+{
+    char name[NAME];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(name, sizeof name, fmt, ap);
+    va_end(ap);
+    return gguf_tensor(m->g, name) != NULL;
 }
 
 /* --- experts -----------------------------------------------------------------------------------
@@ -293,6 +423,7 @@ int model_experts(struct model *m, uint32_t il, struct model_layer *l, struct er
         return -EINVAL;
     if (take_matrix(m, il, "down", m->n_ff, m->n_embd, &l->expert[MODEL_DOWN], e))
         return -EINVAL;
+    l->n_experts = m->n_experts;
     l->expert_bytes = 0;
     for (int i = 0; i < EXPERT_MATRICES; i++)
         l->expert_bytes += l->expert[i].bytes;

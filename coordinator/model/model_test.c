@@ -309,7 +309,7 @@ static void look_plain(const struct model *m)
     CHECK_EQ(l->expert_bytes, 3 * 4 * D * FF);
     CHECK_EQ(l->expert[MODEL_UP].file_offset,
              gguf_tensor(m->g, "blk.1.ffn_up_exps.weight")->file_offset);
-    CHECK_EQ(model_kv_bytes(m, 2), 2 * LAYERS * KV * HD * 2);
+    CHECK_EQ(model_n_experts(m), LAYERS * EXPERTS);
     CHECK_EQ(model_experts_bytes(m), LAYERS * EXPERTS * 3 * 4 * D * FF);
     CHECK_EQ(m->kind_bytes[MODEL_ROUTER], LAYERS * EXPERTS * D * 4);
     CHECK_EQ(m->kind_bytes[MODEL_EMBEDDING], VOCAB * D * 4);
@@ -549,14 +549,14 @@ static void test_refused_files(void)
 {
     refused((struct change){.arch = "bertmoe"}, 1,
             "key 'general.architecture': 'bertmoe' (an architecture that is known here: olmoe, "
-            "qwen3moe)");
+            "qwen3moe, glm5next, glm5-next)");
     refused(
         (struct change){
             .arch = "llama", .skip = "expert_count", .no_tensors = 1, .more_tensors = rope_factors},
         1,
         "key 'general.architecture': 'llama' (a Mixture-of-Experts model: this is a dense one, "
         "which has no "
-        "experts to spread; run it with llama.cpp, or take a MoE model: olmoe, qwen3moe)");
+        "experts to spread; run it with llama.cpp, or take a MoE model: olmoe, qwen3moe, glm5next, glm5-next)");
     refused((struct change){.skip = "general.architecture"}, 0,
             "key 'general.architecture' is missing (the name of an architecture)");
     refused((struct change){.skip = "general.architecture", .more_keys = arch_number}, 1,

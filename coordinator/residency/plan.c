@@ -143,7 +143,7 @@ static void pass_of(const struct plan_file *f, const struct plan_ask *a, uint64_
     uint32_t rows = at_least(room / (f->n_vocab * sizeof(float)), 1);
 
     p->max_tokens = tokens;
-    p->max_out = a->every_row ? (uint32_t)less(tokens, rows) : 1;
+    p->max_out = (uint32_t)less(tokens, a->every_row ? rows : a->rows ? a->rows : 1);
     if (a->every_row) /* every token of a pass may want its row */
         p->max_tokens = p->max_out;
     geometry_of(f, a, p);
@@ -202,7 +202,7 @@ static int choose_experts(const struct plan_file *f, const struct plan_ask *a, c
                           uint64_t *left, struct plan *p, struct err *e)
 {
     uint32_t n = p->geo.n_nodes;
-    uint64_t context = f->position_bytes * (a->n_ctx ? a->n_ctx : less(PLAN_CONTEXT, f->n_ctx_train));
+    uint64_t context = f->sequence_bytes + f->position_bytes * (a->n_ctx ? a->n_ctx : less(PLAN_CONTEXT, f->n_ctx_train));
     uint64_t most = without_kernel(*left > context ? *left - context : 0, n), node;
     struct slab_plan all;
     int rc = slab_plan(f->layer, f->n_layers, n, UINT64_MAX, &all, e);
@@ -244,9 +244,13 @@ static int choose_experts(const struct plan_file *f, const struct plan_ask *a, c
 static int choose_context(const struct plan_file *f, const struct plan_ask *a, uint64_t left,
                           struct plan *p, struct err *e)
 {
-    uint64_t one = f->position_bytes, want = a->n_ctx, most;
+    uint64_t one = f->position_bytes, fixed = f->sequence_bytes, want = a->n_ctx, most;
     uint32_t max = f->n_ctx_train;
 
+    if (fixed > left)
+        return err_set(e, -ENOMEM, "a sequence takes %llu bytes whatever its length, but %llu are left",
+                       (unsigned long long)fixed, (unsigned long long)left);
+    left -= fixed;
     if (want) {
         if (want * one > left)
             return err_set(e, -ENOMEM,
@@ -257,7 +261,7 @@ static int choose_context(const struct plan_file *f, const struct plan_ask *a, u
         p->n_ctx = a->n_ctx;
         if (p->n_ctx > max)
             note(p, 1, "-c %u is more than the %u tokens the model was trained on", p->n_ctx, max);
-        p->bytes.context = p->n_ctx * one;
+        p->bytes.context = fixed + p->n_ctx * one;
         return 0;
     }
     /* with all experts in memory half of the rest is left to others; else context is what is over */
@@ -270,7 +274,7 @@ static int choose_context(const struct plan_file *f, const struct plan_ask *a, u
         note(p, 1, "context %u tokens, what fits in memory (the model's maximum is %u)", p->n_ctx, max);
     else
         note(p, 0, "context %u tokens, the model's maximum", p->n_ctx);
-    p->bytes.context = p->n_ctx * one;
+    p->bytes.context = fixed + p->n_ctx * one;
     return 0;
 }
 

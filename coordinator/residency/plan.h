@@ -28,6 +28,7 @@ struct plan_file { /* what the model needs; borrowed */
     uint64_t token_bytes;    /* of the trunk's buffers, for each token of a pass */
     uint64_t row_bytes;      /* ... for each row of logits */
     uint64_t position_bytes; /* keys, values, rotations of one position of the context */
+    uint64_t sequence_bytes; /* of a sequence whatever its length: recurrent states */
 };
 struct plan_ask { /* the flags; 0: not given */
     uint64_t ram; /* bytes of slabs for experts, all nodes together */
@@ -35,6 +36,7 @@ struct plan_ask { /* the flags; 0: not given */
     uint32_t n_nodes; /* 1 to MAX_NODES */
     uint32_t threads; /* of the trunk, and as many of all nodes together */
     int every_row;    /* logits of every token may be wanted */
+    uint32_t rows;    /* else of so many at most; 0: of one */
 };
 struct plan_budget { /* what the machine gives */
     uint64_t left;   /* bytes that may still be taken by all processes together */

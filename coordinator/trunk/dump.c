@@ -10,8 +10,8 @@
 struct entry {
     char name[64];
     int integer;
-    uint32_t a, b;
-    size_t n_rows, bytes, cap;
+    size_t n[4]; /* rows and what one is; 0 behind the last */
+    size_t bytes, cap;
     uint8_t *data;
 };
 struct dump {
@@ -53,14 +53,16 @@ static struct entry *entry_of(struct dump *d, const char *name)
     return &d->e[d->n++];
 }
 
-void dump_rows(struct dump *d, const char *name, int integer, const void *rows, size_t n_rows, uint32_t a,
-               uint32_t b)
+void dump_rows(struct dump *d, const char *name, int integer, int whole, const void *rows, const size_t n[4])
 {
     struct entry *e = entry_of(d, name);
-    size_t bytes = n_rows * a * (b ? b : 1) * 4;
+    size_t bytes = 4, before;
 
-    if (e && e->bytes + bytes > e->cap) {
-        size_t cap = 2 * (e->bytes + bytes);
+    for (int i = 0; i < 4 && (n[i] || !i); i++)
+        bytes *= n[i];
+    before = e && !whole ? e->bytes : 0;
+    if (e && before + bytes > e->cap) {
+        size_t cap = 2 * (before + bytes);
         uint8_t *bigger = realloc(e->data, cap);
         if (bigger) {
             e->data = bigger;
@@ -73,12 +75,12 @@ void dump_rows(struct dump *d, const char *name, int integer, const void *rows, 
         d->no_memory = 1;
         return;
     }
-    memcpy(e->data + e->bytes, rows, bytes);
-    e->bytes += bytes;
-    e->n_rows += n_rows;
+    if (bytes)
+        memcpy(e->data + before, rows, bytes);
+    e->bytes = before + bytes;
+    e->n[0] = whole ? n[0] : e->n[0] + n[0];
+    memcpy(e->n + 1, n + 1, 3 * sizeof *n);
     e->integer = integer;
-    e->a = a;
-    e->b = b;
 }
 
 static void text(yajl_gen g, const char *s)
@@ -117,10 +119,8 @@ static void index_of(const struct dump *d, yajl_gen g, const char *arch, const c
         text(g, e->integer ? "i32" : "f32");
         text(g, "shape");
         yajl_gen_array_open(g);
-        yajl_gen_integer(g, (long long)e->n_rows);
-        yajl_gen_integer(g, e->a);
-        if (e->b)
-            yajl_gen_integer(g, e->b);
+        for (int k = 0; k < 4 && (e->n[k] || !k); k++)
+            yajl_gen_integer(g, (long long)e->n[k]);
         yajl_gen_array_close(g);
         text(g, "offset");
         yajl_gen_integer(g, (long long)offset);

@@ -9,8 +9,8 @@
 struct dump;
 struct dump *dump_open(void);
 void dump_close(struct dump *d);
-/* Appends n_rows rows of (a, b) values (b 0: of a values), f32 or, if integer, i32, to NAME. */
-void dump_rows(struct dump *d, const char *name, int integer, const void *rows, size_t n_rows,
-               uint32_t a, uint32_t b);
+/* n[0] rows of (n[1]), (n[1], n[2]) or (n[1], n[2], n[3]) values, f32 or, if integer, i32: appended to NAME,
+ * or, if whole, in place of what was told of it before. */
+void dump_rows(struct dump *d, const char *name, int integer, int whole, const void *rows, const size_t n[4]);
 int dump_write(struct dump *d, const char *dir, const char *arch, const char *kv, uint32_t n_vocab,
                const uint32_t *tokens, size_t n_tokens, struct err *e);

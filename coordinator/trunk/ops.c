@@ -51,7 +51,8 @@ struct ops *ops_begin(const struct model *m)
         o->tensor[i] = PROG_NONE;
     o->p->n_embd = m->n_embd;
     o->p->n_vocab = m->n_vocab;
-    o->p->logits = PROG_NONE;
+    o->p->logits = o->p->draft_logits = PROG_NONE;
+    o->p->draft_at = PROG_NONE;
     return o;
 }
 
@@ -68,6 +69,8 @@ int ops_end(struct ops *o, struct program **out, struct err *e)
         return err_set(e, -ENOMEM, "no memory for the model's program");
     }
     assert(p->logits != PROG_NONE);
+    if (p->draft_at == PROG_NONE)
+        p->draft_at = p->n_ops;
     *out = p;
     return 0;
 }
@@ -93,16 +96,45 @@ uint32_t ops_buffer(struct ops *o, uint32_t width, enum buf_type type, int outpu
     return p->n_buffers++;
 }
 
-uint32_t ops_state(struct ops *o, uint32_t kv_heads, uint32_t head_values)
+static uint32_t add_state(struct ops *o, struct prog_state st)
 {
     struct program *p = o->p;
 
     p->state = grow(o, p->state, p->n_states, &o->cap_states, sizeof *p->state);
     if (o->no_memory)
         return 0;
-    p->state[p->n_states] = 
-        (struct prog_state){kv_heads * head_values, kv_heads * head_values, head_values};
+    st.draft = p->draft_at != PROG_NONE;
+    p->state[p->n_states] = st;
     return p->n_states++;
+}
+
+uint32_t ops_state(struct ops *o, uint32_t kv_heads, uint32_t head_values)
+{
+    return add_state(o, (struct prog_state){.kind = STATE_KV,
+                                            .k_width = kv_heads * head_values,
+                                            .v_width = kv_heads * head_values,
+                                            .head_values = head_values});
+}
+
+uint32_t ops_state_latent(struct ops *o, uint32_t values)
+{
+    return add_state(o, (struct prog_state){.kind = STATE_KV, .k_width = values, .head_values = values});
+}
+
+uint32_t ops_state_pools(struct ops *o, uint32_t values, uint32_t positions)
+{
+    return add_state(o, (struct prog_state){.kind = STATE_POOLS, .k_width = values, .head_values = positions});
+}
+
+uint32_t ops_state_tail(struct ops *o, uint32_t values, uint32_t rows)
+{
+    return add_state(o, (struct prog_state){.kind = STATE_TAIL, .k_width = values, .head_values = rows});
+}
+
+uint32_t ops_state_matrix(struct ops *o, uint32_t heads, uint32_t k, uint32_t v, uint32_t decay)
+{
+    return add_state(o, (struct prog_state){
+                            .kind = STATE_MATRIX, .heads = heads, .k_width = k, .v_width = v, .decay = decay});
 }
 
 /* weight of a trunk tensor, once for each tensor */
@@ -163,6 +195,33 @@ void ops_name(struct ops *o, const char *fmt, ...)
     va_end(ap);
 }
 
+void ops_name_heads(struct ops *o, uint32_t heads, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (o->no_memory || !o->p->n_ops)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(o->p->op[o->p->n_ops - 1].name, PROG_NAME, fmt, ap);
+    va_end(ap);
+    o->p->op[o->p->n_ops - 1].heads = heads;
+}
+
+void ops_rollback(struct ops *o, uint32_t tokens)
+{
+    o->p->rollback = tokens;
+}
+
+void ops_draft(struct ops *o, uint32_t logits)
+{
+    struct program *p = o->p;
+
+    p->draft_at = p->n_ops;
+    p->draft_logits = logits;
+    for (uint32_t i = 0; !o->no_memory && i < p->n_buffers; i++)
+        o->valid[i] = 0; /* a pass of its own prepares its own vectors */
+}
+
 void ops_rope_table(struct ops *o, uint32_t n_rot, double base)
 {
     o->p->n_rot = n_rot;
@@ -176,10 +235,12 @@ void ops_embed(struct ops *o, uint32_t out, uint32_t tensor)
     append(o, OP_EMBED, out)->w = w;
 }
 
-static void prepare(struct ops *o, uint32_t in, enum act_form form)
+static void prepare(struct ops *o, uint32_t in, enum act_form form, uint32_t parts)
 {
     if (o->no_memory || o->valid[in] >> form & 1)
         return;
+    assert(!o->p->buffer[in].forms || o->p->buffer[in].parts == parts);
+    o->p->buffer[in].parts = parts;
     struct op *op = append(o, OP_PREPARE, PROG_NONE);
     op->in[0] = in;
     op->n[0] = form;
@@ -187,22 +248,35 @@ static void prepare(struct ops *o, uint32_t in, enum act_form form)
     o->p->buffer[in].forms |= 1u << form;
 }
 
-void ops_matmul(struct ops *o, uint32_t out, const struct model_weight *w, uint32_t in)
+static struct op *product(struct ops *o, enum op_kind kind, uint32_t out, const struct model_weight *w, uint32_t in,
+                          uint32_t parts)
 {
+    static struct op nowhere;
     uint32_t index = weight_of(o, w->w), scale = weight_of(o, w->scale), bias = weight_of(o, w->bias);
     const struct type_info *t;
     struct op *op;
 
     if (o->no_memory)
-        return;
+        return &nowhere;
     o->p->weight[index].scale = scale;
     o->p->weight[index].bias = bias;
     t = type_info(o->p->weight[index].type);
-    prepare(o, in, t->act);
-    op = append(o, OP_MATMUL, out);
+    prepare(o, in, t->act, parts);
+    op = append(o, kind, out);
     op->in[0] = in;
     op->w = index;
     op->n[0] = t->act;
+    return op;
+}
+
+void ops_matmul(struct ops *o, uint32_t out, const struct model_weight *w, uint32_t in)
+{
+    product(o, OP_MATMUL, out, w, in, 0);
+}
+
+void ops_matmul_parts(struct ops *o, uint32_t out, const struct model_weight *w, uint32_t in, uint32_t parts)
+{
+    product(o, OP_MATMUL_PARTS, out, w, in, parts)->n[1] = parts;
 }
 
 void ops_rms_norm(struct ops *o, uint32_t out, uint32_t in, uint32_t tensor, uint32_t width,
@@ -218,6 +292,86 @@ void ops_rms_norm(struct ops *o, uint32_t out, uint32_t in, uint32_t tensor, uin
     op->f[0] = eps;
 }
 
+void ops_rms_norm_at(struct ops *o, uint32_t out, uint32_t first, uint32_t in, uint32_t tensor, uint32_t width,
+                     float eps)
+{
+    uint32_t w = weight_of(o, tensor);
+    struct op *op = append(o, OP_RMS_NORM, out);
+
+    op->in[0] = in;
+    op->w = w;
+    op->n[0] = width;
+    op->n[1] = 1;
+    op->n[3] = first;
+    op->f[0] = eps;
+}
+
+void ops_l2_norm(struct ops *o, uint32_t out, uint32_t in, uint32_t width, uint32_t pieces, float eps, float scale)
+{
+    struct op *op = append(o, OP_L2_NORM, out);
+
+    op->in[0] = in;
+    op->n[0] = width;
+    op->n[1] = pieces;
+    op->f[0] = eps;
+    op->f[1] = scale;
+}
+
+void ops_layer_norm(struct ops *o, uint32_t out, uint32_t in, uint32_t tensor, uint32_t bias, float eps)
+{
+    uint32_t w = weight_of(o, tensor), b = weight_of(o, bias);
+    struct op *op = append(o, OP_LAYER_NORM, out);
+
+    op->in[0] = in;
+    op->w = w;
+    op->n[0] = b;
+    op->f[0] = eps;
+}
+
+void ops_gated_norm(struct ops *o, uint32_t out, uint32_t in, uint32_t gate, uint32_t tensor, uint32_t width,
+                    uint32_t pieces, float eps)
+{
+    uint32_t w = weight_of(o, tensor);
+    struct op *op = append(o, OP_GATED_NORM, out);
+
+    op->in[0] = in;
+    op->in[1] = gate;
+    op->w = w;
+    op->n[0] = width;
+    op->n[1] = pieces;
+    op->f[0] = eps;
+}
+
+void ops_func(struct ops *o, uint32_t out, uint32_t in, enum op_func func)
+{
+    struct op *op = append(o, OP_FUNC, out);
+
+    op->in[0] = in;
+    op->n[0] = func;
+}
+
+void ops_scale(struct ops *o, uint32_t buf, float scale)
+{
+    append(o, OP_SCALE, buf)->f[0] = scale;
+}
+
+void ops_swiglu(struct ops *o, uint32_t out, uint32_t gate, uint32_t up, float limit)
+{
+    struct op *op = append(o, OP_SWIGLU, out);
+
+    op->in[0] = gate;
+    op->in[1] = up;
+    op->f[0] = limit;
+}
+
+void ops_repeat(struct ops *o, uint32_t out, uint32_t in, uint32_t copies)
+{
+    struct op *op = append(o, OP_REPEAT, out);
+
+    op->in[0] = in;
+    op->n[0] = copies;
+}
+
 void ops_rope(struct ops *o, uint32_t buf, uint32_t heads, uint32_t head_values, uint32_t n_rot)
 {
     struct op *op = append(o, OP_ROPE, buf);
@@ -225,6 +379,7 @@ void ops_rope(struct ops *o, uint32_t buf, uint32_t heads, uint32_t head_values,
     op->n[0] = heads;
     op->n[1] = head_values;
     op->n[2] = n_rot;
+    op->heads = heads;
 }
 
 void ops_kv_append(struct ops *o, uint32_t state, uint32_t k, uint32_t v)
@@ -236,12 +391,14 @@ void ops_kv_append(struct ops *o, uint32_t state, uint32_t k, uint32_t v)
     op->state = state;
 }
 
-void ops_attention(struct ops *o, uint32_t out, uint32_t q, uint32_t state, uint32_t heads,
+void ops_attention(struct ops *o, uint32_t out, uint32_t q, uint32_t list, uint32_t state, uint32_t heads,
                    uint32_t kv_heads, uint32_t head_values, float scale)
 {
     struct op *op = append(o, OP_ATTENTION, out);
 
     op->in[0] = q;
+    op->in[1] = list;
+    op->heads = heads;
     op->state = state;
     op->n[0] = heads;
     op->n[1] = kv_heads;
@@ -254,15 +411,17 @@ void ops_add(struct ops *o, uint32_t acc, uint32_t in)
     append(o, OP_ADD, acc)->in[0] = in;
 }
 
-void ops_router(struct ops *o, uint32_t probs, uint32_t ids, uint32_t weights, uint32_t logits,
-                uint32_t n_experts, uint32_t used, int normalise, float floor, float scale)
+void ops_router(struct ops *o, uint32_t probs, uint32_t ids, uint32_t weights, uint32_t logits, uint32_t bias,
+                uint32_t n_experts, uint32_t used, uint32_t flags, float floor, float scale)
 {
+    uint32_t w = weight_of(o, bias);
     struct op *op = append(o, OP_ROUTER, probs);
 
     op->in[0] = logits;
+    op->w = w;
     op->n[0] = n_experts;
     op->n[1] = used;
-    op->n[2] = (uint32_t)normalise;
+    op->n[2] = flags;
     op->n[3] = ids;
     op->n[4] = weights;
     op->f[0] = floor;
@@ -294,4 +453,116 @@ void ops_pick(struct ops *o, uint32_t out, uint32_t in)
 void ops_logits(struct ops *o, uint32_t buf)
 {
     o->p->logits = buf;
+}
+
+/* ---- recurrent layers ---- */
+
+void ops_conv(struct ops *o, uint32_t out, uint32_t in, uint32_t taps, uint32_t n_taps, uint32_t tail)
+{
+    uint32_t w = weight_of(o, taps);
+    struct op *op = append(o, OP_CONV, out);
+
+    op->in[0] = in;
+    op->w = w;
+    op->state = tail;
+    op->n[0] = n_taps;
+}
+
+void ops_decay(struct ops *o, uint32_t out, uint32_t in, uint32_t a, uint32_t dt, uint32_t heads, int bounded,
+               float bound)
+{
+    uint32_t w = weight_of(o, a), second = weight_of(o, dt);
+    struct op *op = append(o, OP_DECAY, out);
+
+    op->in[0] = in;
+    op->w = w;
+    op->n[0] = heads;
+    op->n[1] = (uint32_t)bounded;
+    op->n[2] = second;
+    op->f[0] = bound;
+}
+
+void ops_delta(struct ops *o, uint32_t out, uint32_t q, uint32_t k, uint32_t v, uint32_t decay, uint32_t beta,
+               uint32_t matrix)
+{
+    struct op *op = append(o, OP_DELTA, out);
+
+    op->in[0] = q;
+    op->in[1] = k;
+    op->n[0] = v;
+    op->n[1] = decay;
+    op->n[2] = beta;
+    op->state = matrix;
+}
+
+/* ---- selected attention ---- */
+
+void ops_pool(struct ops *o, uint32_t keys, uint32_t gates, uint32_t bias, uint32_t pools, uint32_t tail)
+{
+    uint32_t w = weight_of(o, bias);
+    struct op *op = append(o, OP_POOL, PROG_NONE);
+
+    op->in[0] = keys;
+    op->in[1] = gates;
+    op->w = w;
+    op->state = pools;
+    op->n[0] = tail;
+}
+
+void ops_select(struct ops *o, uint32_t list, uint32_t heads_buf, uint32_t weights, uint32_t pools, uint32_t heads,
+                uint32_t most, float scale)
+{
+    struct op *op = append(o, OP_SELECT, list);
+
+    op->in[0] = heads_buf;
+    op->in[1] = weights;
+    op->state = pools;
+    op->n[0] = heads;
+    op->n[1] = most;
+    op->f[0] = scale;
+}
+
+/* ---- hyper-connections ---- */
+
+void ops_hyper_mix(struct ops *o, uint32_t out, uint32_t in, uint32_t scale, uint32_t base, uint32_t streams,
+                   uint32_t iterations, float eps)
+{
+    uint32_t w = weight_of(o, scale), second = weight_of(o, base);
+    struct op *op = append(o, OP_HYPER_MIX, out);
+
+    op->in[0] = in;
+    op->w = w;
+    op->n[0] = streams;
+    op->n[1] = iterations;
+    op->n[2] = second;
+    op->f[0] = eps;
+}
+
+static void streams_op(struct ops *o, enum op_kind kind, uint32_t out, uint32_t in, uint32_t mix, uint32_t streams)
+{
+    struct op *op = append(o, kind, out);
+
+    op->in[0] = in;
+    op->in[1] = mix;
+    op->n[0] = streams;
+}
+
+void ops_hyper_collapse(struct ops *o, uint32_t out, uint32_t streams_buf, uint32_t mix, uint32_t streams)
+{
+    streams_op(o, OP_HYPER_COLLAPSE, out, streams_buf, mix, streams);
+}
+
+void ops_hyper_expand(struct ops *o, uint32_t streams_buf, uint32_t y, uint32_t mix, uint32_t streams)
+{
+    streams_op(o, OP_HYPER_EXPAND, streams_buf, y, mix, streams);
+}
+
+void ops_hyper_mean(struct ops *o, uint32_t out, uint32_t streams_buf, uint32_t streams)
+{
+    streams_op(o, OP_HYPER_MEAN, out, streams_buf, PROG_NONE, streams);
+}
+
+void ops_carry(struct ops *o, uint32_t out, uint32_t in)
+{
+    append(o, OP_CARRY, out)->in[0] = in;
 }

@@ -57,20 +57,22 @@ def conclave(*args, timeout=300, **more):
 
 
 class Eval:
-    """One `conclave eval`: logits' bytes, statistics, the process."""
+    """One `conclave eval`: logits' bytes, the NextN block's if wanted, statistics, the process."""
 
-    def __init__(self, model, tokens, *args, want_stats=True, timeout=300):
+    def __init__(self, model, tokens, *args, want_stats=True, nextn=False, timeout=300):
         with tempfile.TemporaryDirectory() as d:
-            out, stats = os.path.join(d, "logits"), os.path.join(d, "stats")
+            out, stats, rows = os.path.join(d, "logits"), os.path.join(d, "stats"), os.path.join(d, "nextn")
             more = ["--stats", stats] if want_stats else []
+            more += ["--nextn", rows] if nextn else []
             self.p = conclave("eval", "-m", model, "--tokens", ",".join(map(str, tokens)), "--logits", out,
                               *more, *args, timeout=timeout)
             self.logits = open(out, "rb").read() if os.path.exists(out) else b""
+            self.nextn = open(rows, "rb").read() if os.path.exists(rows) else b""
             self.stats = json.load(open(stats)) if os.path.exists(stats) else {}
         self.ok = self.p.returncode == 0
 
-    def hash(self):
-        return hashlib.sha256(self.logits).hexdigest()[:16]
+    def hash(self, nextn=False):
+        return hashlib.sha256(self.nextn if nextn else self.logits).hexdigest()[:16]
 
     def error(self):
         return self.p.stderr.decode(errors="replace").strip()[-400:]
@@ -97,13 +99,16 @@ def cases(names):
 
 
 def whole_model_hashes():
-    """The table "Whole models" of ARITHMETIC.md: (case, prompt) -> {"f32": ..., "f16": ...}."""
+    """The table "Whole models" of ARITHMETIC.md: (case, prompt) -> {"f32": ..., "f16": ..., "nextn f32": ...,
+    "nextn f16": ...}."""
     table = {}
     with open("kernels/ARITHMETIC.md") as f:
         for line in f:
             cells = [c.strip() for c in line.strip().strip("|").split("|")]
             if len(cells) >= 5 and re.match(r"(tiny|models|demo)/", cells[0]):
-                table[cells[0], cells[1]] = {"f32": cells[3], "f16": cells[4]}
+                cells += [""] * 2
+                table[cells[0], cells[1]] = {"f32": cells[3], "f16": cells[4], "nextn f32": cells[5],
+                                             "nextn f16": cells[6]}
     return table
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Named buffers (`eval --dump`) of the tiny models against the float64 tensors: within 1e-4 of each
-tensor's largest number, chosen experts identical."""
+tensor's largest number, chosen experts, pools and positions identical. Some bounds are closer: what they
+are for is in the model's specification."""
 import sys
 import tempfile
 
@@ -9,13 +10,16 @@ from buffers import load  # noqa: E402
 from conclave import Checks, Eval, cases  # noqa: E402
 
 
+CLOSE = {"hc_attn_pre": 1e-6, "hc_attn_post": 2e-6, "hc_attn_comb": 1e-6, "hc_ffn_pre": 1e-6, "hc_ffn_post": 2e-6,
+         "hc_ffn_comb": 1e-6, "idx_pool": 5e-6, "ffn_out": 2e-5}  # glm5next: absolute
 check = Checks()
-for name, model, folder, prompt in cases(["tiny/olmoe", "tiny/qwen3moe"]):
+for name, model, folder, prompt in cases(["tiny/olmoe", "tiny/qwen3moe", "tiny/glm5next"]):
     want = load(folder, prompt)
     for batch in (1, 5, len(prompt["tokens"])):
         what = "%s %s --batch %d" % (name, prompt["name"], batch)
         with tempfile.TemporaryDirectory() as d:
-            r = Eval(model, prompt["tokens"], "--kv", "f32", "--batch", batch, "--dump", d)
+            r = Eval(model, prompt["tokens"], "--kv", "f32", "--batch", batch, "--dump", d,
+                     nextn="nextn" in prompt)
             if not check(r.ok, "%s: %s" % (what, r.error())):
                 continue
             got = load(d)
@@ -30,5 +34,6 @@ for name, model, folder, prompt in cases(["tiny/olmoe", "tiny/qwen3moe"]):
             else:
                 most = max(map(abs, a))
                 worst = max(abs(x - y) for x, y in zip(a, b))
-                check(worst <= 1e-4 * most, "%s %s: differs by %g, largest is %g" % (what, key, worst, most))
+                bound = CLOSE.get(key.split(".")[-1], 1e-4 * most) if "glm5next" in name else 1e-4 * most
+                check(worst <= bound, "%s %s: differs by %g, largest is %g" % (what, key, worst, most))
 check.end()

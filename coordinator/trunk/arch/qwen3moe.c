@@ -1,17 +1,23 @@
 /* olmoe and qwen3moe: attention and routed experts on one residual stream. They differ in the q/k norm
  * and in the router's normalisation, which the model's fields say. */
+#include <stdio.h>
+
 #include "coordinator/trunk/arch/arch.h"
 #include "coordinator/trunk/blocks/blocks.h"
 
-int arch_qwen3moe(const struct model *m, struct program **out, struct err *e)
+int arch_qwen3moe(const struct model *m, uint32_t drafts, struct program **out, struct err *e)
 {
     struct ops *o = ops_begin(m);
     struct block_buffers b;
+    struct feed_buffers feed;
     uint32_t last, logits;
+    char prefix[16];
 
+    (void)drafts; /* no NextN block */
     if (!o)
         return err_set(e, -ENOMEM, "no memory for the model's program");
     block_buffers(o, m, &b);
+    feed_buffers(o, m, &feed);
     last = ops_buffer(o, m->n_embd, BUF_F32, 1);
     logits = ops_buffer(o, m->n_vocab, BUF_F32, 1);
     ops_rope_table(o, m->n_rot, (double)m->rope_base);
@@ -27,7 +33,8 @@ int arch_qwen3moe(const struct model *m, struct program **out, struct err *e)
         ops_add(o, b.x, b.y);
         ops_rms_norm(o, b.h, b.x, m->layer[i].ffn_norm, m->n_embd, 1, m->rms_eps);
         ops_name(o, "L%u.ffn_in", i);
-        block_moe(o, m, i, &b);
+        snprintf(prefix, sizeof prefix, "L%u.", i);
+        block_feed(o, m, i, prefix, b.h, b.y, &feed);
         ops_add(o, b.x, b.y);
         ops_name(o, "L%u.resid", i);
     }

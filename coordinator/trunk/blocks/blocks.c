@@ -1,4 +1,4 @@
-/* Attention and experts as operations. Each function is the model page's list, line by line. */
+/* Attention as operations. Each function is the model page's list, line by line. */
 #include "coordinator/trunk/blocks/blocks.h"
 
 #include <math.h>
@@ -12,10 +12,6 @@ void block_buffers(struct ops *o, const struct model *m, struct block_buffers *b
     b->k = ops_buffer(o, m->n_head_kv * m->head_dim, BUF_F32, 0);
     b->v = ops_buffer(o, m->n_head_kv * m->head_dim, BUF_F32, 0);
     b->o = ops_buffer(o, m->n_head * m->head_dim, BUF_F32, 0);
-    b->logits = ops_buffer(o, m->n_experts, BUF_F32, 0);
-    b->probs = ops_buffer(o, m->n_experts, BUF_F32, 0);
-    b->ids = ops_buffer(o, m->top_k, BUF_I32, 0);
-    b->weights = ops_buffer(o, m->top_k, BUF_F32, 0);
 }
 
 void block_attention(struct ops *o, const struct model *m, uint32_t layer, uint32_t state,
@@ -39,22 +35,8 @@ void block_attention(struct ops *o, const struct model *m, uint32_t layer, uint3
     ops_rope(o, b->k, m->n_head_kv, hd, m->n_rot);
     ops_kv_append(o, state, b->k, b->v);
     /* the scale is a constant made in double (rule 39) */
-    ops_attention(o, b->o, b->q, state, m->n_head, m->n_head_kv, hd, (float)(1.0 / sqrt((double)hd)));
+    ops_attention(o, b->o, b->q, PROG_NONE, state, m->n_head, m->n_head_kv, hd, (float)(1.0 / sqrt((double)hd)));
     ops_name(o, "L%u.attn_mix", layer);
     ops_matmul(o, b->y, &l->attn_output, b->o);
     ops_name(o, "L%u.attn_out", layer);
-}
-
-void block_moe(struct ops *o, const struct model *m, uint32_t layer, const struct block_buffers *b)
-{
-    const struct model_layer *l = &m->layer[layer];
-
-    ops_matmul(o, b->logits, &l->ffn_gate_inp, b->h);
-    ops_name(o, "L%u.router_logits", layer);
-    ops_router(o, b->probs, b->ids, b->weights, b->logits, m->n_experts, m->top_k,
-               m->router_normalise, m->router_floor, m->router_scale);
-    ops_name(o, "L%u.router", layer);
-    ops_moe_call(o, b->h, b->ids, layer, m->top_k);
-    ops_moe_sum(o, b->y, b->weights);
-    ops_name(o, "L%u.ffn_out", layer);
 }

@@ -1,4 +1,5 @@
-/* Parts that several architectures share, each a few operations. The buffers belong to the caller. */
+/* Parts that several architectures share, each a few operations. The buffers belong to the caller.
+ * Names of what they make (for `eval --dump`) begin with a prefix, "L3." or "N.". */
 #pragma once
 #include "coordinator/trunk/ops.h"
 
@@ -9,7 +10,6 @@ struct block_buffers {
     uint32_t y;       /* what a block adds (n_embd) */
     uint32_t q, k, v; /* heads */
     uint32_t o;       /* heads' outputs */
-    uint32_t logits, probs, ids, weights; /* router */
 };
 void block_buffers(struct ops *o, const struct model *m, struct block_buffers *b);
 
@@ -17,5 +17,52 @@ void block_buffers(struct ops *o, const struct model *m, struct block_buffers *b
  * (spec: qwen3moe and olmoe, section "In the engine's arithmetic") */
 void block_attention(struct ops *o, const struct model *m, uint32_t layer, uint32_t state,
                      const struct block_buffers *b);
-/* y = routed experts of h: softmax router, top-k */
-void block_moe(struct ops *o, const struct model *m, uint32_t layer, const struct block_buffers *b);
+
+/* ---- feed-forward parts (feed.c) ---- */
+struct feed_buffers {
+    uint32_t logits, probs, ids, weights; /* router */
+    uint32_t dense[2], shared[2];         /* gate and up of such a part; all layers' are of one width */
+    uint32_t z;                           /* the shared expert's output (n_embd) */
+};
+void feed_buffers(struct ops *o, const struct model *m, struct feed_buffers *b);
+/* y = feed-forward part of h: dense, or routed experts with the shared one where the layer has it */
+void block_feed(struct ops *o, const struct model *m, uint32_t layer, const char *prefix, uint32_t h, uint32_t y,
+                const struct feed_buffers *b);
+
+/* ---- delta rule with short convolutions (delta.c) ---- */
+struct delta_buffers {
+    uint32_t raw, q, k, v; /* (heads * dim); raw: a projection before its convolution */
+    uint32_t low;          /* (dim) */
+    uint32_t decay, gate, o, beta;
+};
+void delta_buffers(struct ops *o, const struct model *m, struct delta_buffers *b);
+/* y = delta rule of h, decay for each key channel; makes the layer's states */
+void block_delta(struct ops *o, const struct model *m, uint32_t layer, const char *prefix, uint32_t h, uint32_t y,
+                 const struct delta_buffers *b);
+
+/* ---- latent attention over selected pools (latent.c) ---- */
+struct latent_buffers {
+    uint32_t qr, q, c;      /* query's residual, heads, latent */
+    uint32_t absorbed, z;   /* (heads * rank) */
+    uint32_t o;             /* (heads * v) */
+    uint32_t ik, ig, iq, iw, list; /* index key, gate, heads, weights; key list */
+};
+void latent_buffers(struct ops *o, const struct model *m, struct latent_buffers *b);
+/* y = latent attention of h in the absorbed form; makes the layer's states. A layer without an index of
+ * its own reads the list of the one before. */
+void block_latent(struct ops *o, const struct model *m, uint32_t layer, const char *prefix, uint32_t h, uint32_t y,
+                  const struct latent_buffers *b);
+
+/* ---- hyper-connections (streams.c) ---- */
+struct streams_buffers {
+    uint32_t X;   /* the streams (n * n_embd) */
+    uint32_t z;   /* normed, all of them */
+    uint32_t m;   /* projection, (2 + n) * n */
+    uint32_t mix; /* pre, post, C */
+};
+void streams_buffers(struct ops *o, const struct model *m, struct streams_buffers *b);
+/* x = what part (0 attention, 1 feed-forward) of a layer reads; its coefficients stay in b->mix */
+void block_streams_in(struct ops *o, const struct model *m, uint32_t layer, int part, const char *prefix,
+                      const struct streams_buffers *b, uint32_t x);
+/* the streams with the part's result y */
+void block_streams_out(struct ops *o, const struct model *m, const struct streams_buffers *b, uint32_t y);

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "kernels/func/func.h"
 #include "kernels/matmul/finish.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/norm/norm.h"
@@ -23,14 +24,14 @@ static const struct op *maker(const struct program *p, uint32_t begin, uint32_t 
 struct ahead_layer ahead_find(const struct program *p, uint32_t at)
 {
     struct ahead_layer a = {0};
-    uint32_t i = at + 1, r;
+    uint32_t i = at + 1, r, n_ops = at < p->draft_at ? p->draft_at : p->n_ops; /* of the same pass */
 
-    while (i < p->n_ops && p->op[i].kind != OP_ROUTER)
+    while (i < n_ops && p->op[i].kind != OP_ROUTER)
         i++;
     r = i;
-    while (i < p->n_ops && p->op[i].kind != OP_MOE_CALL)
+    while (i < n_ops && p->op[i].kind != OP_MOE_CALL)
         i++;
-    if (i == p->n_ops)
+    if (i == n_ops)
         return a;
     a.layer = p->op[i].n[0];
     a.router = &p->op[r];
@@ -91,5 +92,11 @@ void ahead_choose(const struct program *p, const uint8_t *const *weight, const s
     if (w->scale != PROG_NONE || w->bias != PROG_NONE)
         product_finish(s->logits, w->rows, w->scale == PROG_NONE ? NULL : (const float *)weight[w->scale],
                        w->bias == PROG_NONE ? NULL : (const float *)weight[w->bias]);
+    if (a->router->n[2] & ROUTER_SIGMOID) { /* h is read no more */
+        const float *bias = a->router->w == PROG_NONE ? NULL : (const float *)weight[a->router->w];
+        vec_sigmoid(s->logits, s->h, a->router->n[0]);
+        for (uint32_t i = 0; i < a->router->n[0]; i++)
+            s->logits[i] = s->h[i] + (bias ? bias[i] : 0);
+    }
     order_topk(s->logits, a->router->n[0], a->router->n[1], ids);
 }

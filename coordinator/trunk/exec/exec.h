@@ -24,20 +24,25 @@ struct exec_config {
 };
 int exec_open(const struct exec_config *c, struct exec **out, struct err *e);
 void exec_close(struct exec *x);
-/* Bytes of keys and values for n_ctx positions of one sequence. */
+/* Bytes of what one sequence keeps with a context of n_ctx positions (states.h). */
 uint64_t exec_kv_bytes(const struct program *p, enum kv_type kv, uint64_t n_ctx);
-/* Bytes that exec_open takes: for each token of a step, each output row, each position. */
+/* Of that: whatever its length; for each position (a pool's row is shared by its positions). */
+uint64_t exec_sequence_bytes(const struct program *p);
+uint64_t exec_position_bytes(const struct program *p, enum kv_type kv);
+/* Bytes that exec_open takes: for each token of a step, each output row, each position, each sequence. */
 struct exec_needs {
-    uint64_t token, row, position;
+    uint64_t token, row, position, sequence;
 };
 struct exec_needs exec_needs(const struct program *p, enum kv_type kv);
 
-/* Leader of the team only. The logits, (n_out, n_vocab) f32, valid until the next step. */
+/* Leader of the team only. The logits, (n_out, n_vocab) f32, valid until the next step of the same part
+ * of the program. Where the step begins says what is kept of the one before: states.h. */
 const float *exec_step(struct exec *x, struct team *team, const struct step *s);
 
-/* Every named result of the following steps is told: n_rows rows of (a, b) values (b 0: of a values), f32
- * or, if integer, i32. NULL: none. */
-typedef void exec_dump_fn(void *arg, const char *name, int integer, const void *rows, size_t n_rows,
-                          uint32_t a, uint32_t b);
-void exec_dump(struct exec *x, exec_dump_fn *fn, void *arg);
+/* Every named result of the following steps is told: an array of n[0] rows, n[1] values each, or (n[1], n[2])
+ * or (n[1], n[2], n[3]) where these are not 0; f32 or, if integer, i32. whole: it is what is left at the end
+ * of the step, in place of what was told of it before; else rows that follow those before. What has a value for each position has `positions` of them. NULL:
+ * none. */
+typedef void exec_dump_fn(void *arg, const char *name, int integer, int whole, const void *rows, const size_t n[4]);
+void exec_dump(struct exec *x, exec_dump_fn *fn, void *arg, uint32_t positions);
 uint64_t exec_steps(const struct exec *x);

@@ -3,8 +3,10 @@
 #include <stdlib.h>
 
 static const char *const op_names[OP_KINDS] = {
-    "embed",     "prepare", "matmul", "rms_norm", "rope",    "kv_append",
-    "attention", "add",     "router", "moe_call", "moe_sum", "pick",
+    "embed",      "prepare",       "matmul",     "rms_norm",   "rope",         "kv_append", "attention", "add",
+    "router",     "moe_call",      "moe_sum",    "pick",       "matmul_parts", "repeat",    "l2_norm",   "layer_norm",
+    "gated_norm", "func",          "scale",      "swiglu",     "conv",         "decay",     "delta",     "pool",
+    "select",     "hyper_mix",     "hyper_collapse", "hyper_expand", "hyper_mean", "carry",
 };
 
 const char *op_name(enum op_kind kind)
@@ -21,4 +23,63 @@ void program_free(struct program *p)
     free(p->weight);
     free(p->state);
     free(p);
+}
+
+struct op_uses program_uses(const struct op *op)
+{
+    const uint32_t none = PROG_NONE;
+    struct op_uses u = {.read = {op->in[0], op->in[1], none, none, none, none},
+                        .written = {op->out, none, none},
+                        .weight = {op->w, none},
+                        .state = {none, none}};
+
+    switch ((enum op_kind)op->kind) {
+    case OP_PREPARE:
+        u.written[0] = op->in[0]; /* its forms */
+        break;
+    case OP_ROPE:
+    case OP_ADD:
+    case OP_SCALE:
+    case OP_HYPER_EXPAND:
+        u.read[2] = op->out;
+        break;
+    case OP_ROUTER:
+        u.written[1] = op->n[3];
+        u.written[2] = op->n[4];
+        break;
+    case OP_LAYER_NORM:
+        u.weight[1] = op->n[0];
+        break;
+    case OP_DECAY:
+    case OP_HYPER_MIX:
+        u.weight[1] = op->n[2];
+        break;
+    case OP_ATTENTION:
+    case OP_SELECT:
+        u.state[0] = op->state;
+        break;
+    case OP_DELTA:
+        u.state[0] = op->state;
+        u.read[2] = op->n[0];
+        u.read[3] = op->n[1];
+        u.read[4] = op->n[2];
+        u.changes_state = 1;
+        break;
+    case OP_POOL:
+        u.state[0] = op->state;
+        u.state[1] = op->n[0];
+        u.changes_state = 1;
+        break;
+    case OP_KV_APPEND:
+    case OP_CONV:
+        u.state[0] = op->state;
+        u.changes_state = 1;
+        break;
+    case OP_CARRY:
+        u.read[2] = op->out; /* the other rows stay */
+        break;
+    default:
+        break;
+    }
+    return u;
 }

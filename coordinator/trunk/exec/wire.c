@@ -5,18 +5,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/hyper/hyper.h"
+#include "kernels/index/index.h"
 #include "kernels/type/type.h"
 #include "shm/size.h"
 
 #define WIRE_MAGIC 0x474f5250434e4f43ull /* "CONCPROG" */
 #define MOST 1000000u                    /* of operations, buffers, weights, states */
 #define MOST_VALUES (1u << 26)           /* of a buffer's row */
-#define MOST_GROUP 256u                  /* query heads of a kv head (run_cpu.c) */
+#define MOST_GROUP 256u                  /* query heads of a kv head (run_attention.c) */
+#define MOST_TAPS 16u                    /* of a convolution (run_delta.c) */
+#define MOST_ROUNDS 1000u                /* of the mixing matrix */
+#define MOST_ROLLBACK 64u
 
 struct wire_head {
     uint64_t magic, bytes;
     uint32_t n_ops, n_buffers, n_weights, n_states;
     uint32_t n_embd, n_vocab, top_k, n_rot, logits, kv;
+    uint32_t draft_at, draft_logits, rollback, reserved;
     double rope_base;
 };
 
@@ -36,7 +42,8 @@ static uint8_t *put(uint8_t *to, const void *from, uint64_t bytes)
 void wire_write(const struct program *p, const struct weight_at *at, enum kv_type kv, uint8_t *out)
 {
     struct wire_head h = {WIRE_MAGIC, wire_bytes(p), p->n_ops, p->n_buffers, p->n_weights, p->n_states,
-                          p->n_embd, p->n_vocab, p->top_k, p->n_rot, p->logits, (uint32_t)kv, p->rope_base};
+                          p->n_embd, p->n_vocab, p->top_k, p->n_rot, p->logits, (uint32_t)kv,
+                          p->draft_at, p->draft_logits, p->rollback, 0, p->rope_base};
 
     out = put(out, &h, sizeof h);
     out = put(out, p->weight, (uint64_t)p->n_weights * sizeof *p->weight); /* 8-byte fields first */
@@ -68,31 +75,163 @@ static int is_vector(const struct program *p, uint32_t w, uint64_t n)
     return w < p->n_weights && p->weight[w].rows == 1 && p->weight[w].cols >= n;
 }
 
+/* Is it prepared in that form, as so many vectors a row? */
+static int prepared(const struct prog_buffer *b, uint32_t form, uint32_t parts)
+{
+    return form == ACT_F32 || (form <= ACT_A256 && b->forms >> form & 1 && (b->parts ? b->parts : 1) == parts);
+}
+
+static int good_matmul_parts(const struct program *p, const struct op *o)
+{
+    const struct prog_weight *w = o->w < p->n_weights ? &p->weight[o->w] : NULL;
+    const struct prog_buffer *in = o->in[0] < p->n_buffers ? &p->buffer[o->in[0]] : NULL;
+
+    return w && in && o->n[1] && w->rows % o->n[1] == 0 && in->width == (uint64_t)w->cols * o->n[1] &&
+           has(p, o->out, w->rows, in->rows) && o->n[0] == (uint32_t)type_info(w->type)->act &&
+           prepared(in, o->n[0], o->n[1]) && (w->scale == PROG_NONE || is_vector(p, w->scale, 1)) &&
+           w->bias == PROG_NONE;
+}
+
 static int good_matmul(const struct program *p, const struct op *o)
 {
     const struct prog_weight *w = o->w < p->n_weights ? &p->weight[o->w] : NULL;
     const struct prog_buffer *in = o->in[0] < p->n_buffers ? &p->buffer[o->in[0]] : NULL;
 
     return w && in && in->width == w->cols && has(p, o->out, w->rows, in->rows) &&
-           o->n[0] == (uint32_t)type_info(w->type)->act && (o->n[0] == ACT_F32 || in->forms >> o->n[0] & 1) &&
+           o->n[0] == (uint32_t)type_info(w->type)->act && prepared(in, o->n[0], 1) &&
            (w->scale == PROG_NONE || is_vector(p, w->scale, 1)) &&
            (w->bias == PROG_NONE || is_vector(p, w->bias, w->rows));
 }
 
+static const struct prog_state *state_of(const struct program *p, uint32_t state, enum state_kind kind)
+{
+    return state < p->n_states && p->state[state].kind == (uint32_t)kind ? &p->state[state] : NULL;
+}
+
+/* A buffer of exactly n values a row. */
+static int is_row(const struct program *p, uint32_t buf, uint64_t n, uint32_t rows)
+{
+    return has(p, buf, n, rows) && p->buffer[buf].width == n;
+}
+
 static int good_attention(const struct program *p, const struct op *o)
 {
-    const struct prog_state *s = o->state < p->n_states ? &p->state[o->state] : NULL;
+    const struct prog_state *s = state_of(p, o->state, STATE_KV);
     uint64_t values = (uint64_t)o->n[0] * o->n[2];
 
     return s && o->n[1] && o->n[0] && o->n[0] % o->n[1] == 0 && o->n[0] / o->n[1] <= MOST_GROUP &&
            s->head_values == o->n[2] && s->k_width == (uint64_t)o->n[1] * o->n[2] &&
-           has(p, o->in[0], values, 0) && has(p, o->out, values, 0);
+           has(p, o->in[0], values, 0) && has(p, o->out, values, 0) &&
+           (o->in[1] == PROG_NONE || (has(p, o->in[1], 2, 0) && p->buffer[o->in[1]].type == BUF_I32));
+}
+
+static int good_append(const struct program *p, const struct op *o)
+{
+    const struct prog_state *s = state_of(p, o->state, STATE_KV);
+
+    return s && has(p, o->in[0], s->k_width, 0) &&
+           (o->in[1] == PROG_NONE ? !s->v_width : s->v_width && has(p, o->in[1], s->v_width, 0));
+}
+
+/* n[1] pieces of n[0] values, from the operand's beginning, to the result's value n[3] on */
+static int good_pieces(const struct program *p, const struct op *o, uint32_t at)
+{
+    uint64_t values = (uint64_t)o->n[0] * o->n[1];
+
+    return o->in[0] < p->n_buffers && o->n[0] && o->n[1] <= MOST_VALUES && at <= MOST_VALUES &&
+           has(p, o->in[0], values, rows_kind(p, o->in[0])) && has(p, o->out, values + at, rows_kind(p, o->in[0]));
+}
+
+/* in[0] and out of one width, elementwise */
+static int good_values(const struct program *p, const struct op *o)
+{
+    return o->out < p->n_buffers && is_row(p, o->in[0], p->buffer[o->out].width, rows_kind(p, o->out));
+}
+
+static int good_conv(const struct program *p, const struct op *o)
+{
+    const struct prog_state *s = state_of(p, o->state, STATE_TAIL);
+
+    return s && o->n[0] && o->n[0] <= MOST_TAPS && s->head_values == o->n[0] - 1 && is_row(p, o->in[0], s->k_width, 0) &&
+           is_row(p, o->out, s->k_width, 0) && o->out != o->in[0] &&
+           is_vector(p, o->w, (uint64_t)o->n[0] * s->k_width);
+}
+
+static int good_decay(const struct program *p, const struct op *o)
+{
+    return good_values(p, o) && !rows_kind(p, o->out) && o->n[0] && p->buffer[o->out].width % o->n[0] == 0 &&
+           is_vector(p, o->w, o->n[0]) && is_vector(p, o->n[2], p->buffer[o->out].width);
+}
+
+static int good_delta(const struct program *p, const struct op *o)
+{
+    const struct prog_state *s = state_of(p, o->state, STATE_MATRIX);
+
+    return s && has(p, o->in[0], (uint64_t)s->heads * s->k_width, 0) &&
+           has(p, o->in[1], (uint64_t)s->heads * s->k_width, 0) && has(p, o->n[0], (uint64_t)s->heads * s->v_width, 0) &&
+           has(p, o->n[1], (uint64_t)s->heads * s->decay, 0) && has(p, o->n[2], s->heads, 0) &&
+           has(p, o->out, (uint64_t)s->heads * s->v_width, 0);
+}
+
+static int good_pool(const struct program *p, const struct op *o)
+{
+    const struct prog_state *s = state_of(p, o->state, STATE_POOLS), *t = state_of(p, o->n[0], STATE_TAIL);
+
+    return s && t && t->k_width == 2ull * s->k_width && t->head_values == s->head_values - 1 && t->draft == s->draft &&
+           is_row(p, o->in[0], s->k_width, 0) && is_row(p, o->in[1], s->k_width, 0) &&
+           is_vector(p, o->w, (uint64_t)s->k_width * s->head_values);
+}
+
+static int good_select(const struct program *p, const struct op *o)
+{
+    const struct prog_state *s = state_of(p, o->state, STATE_POOLS);
+
+    return s && o->n[0] && o->n[0] <= MOST_VALUES && o->n[1] && o->n[1] <= MOST_VALUES &&
+           has(p, o->in[0], (uint64_t)o->n[0] * s->k_width, 0) && has(p, o->in[1], o->n[0], 0) &&
+           has(p, o->out, 1 + ((uint64_t)o->n[1] + 1) * s->head_values, 0) && p->buffer[o->out].type == BUF_I32;
+}
+
+/* coefficients of n[0] streams in buffer mix, the streams in X, one vector in y */
+static int good_streams(const struct program *p, uint32_t n, uint32_t X, uint32_t y, uint32_t mix)
+{
+    return n && n <= HYPER_STREAMS && y < p->n_buffers && !rows_kind(p, y) &&
+           is_row(p, X, (uint64_t)n * p->buffer[y].width, 0) && (mix == PROG_NONE || has(p, mix, (2ull + n) * n, 0));
+}
+
+static int good_router(const struct check *c, const struct op *o)
+{
+    const struct program *p = c->p;
+
+    return o->n[0] <= c->g->n_experts && o->n[1] && o->n[1] <= o->n[0] && o->n[1] <= c->g->top_k &&
+           o->n[2] <= (ROUTER_NORMALISE | ROUTER_SIGMOID) && has(p, o->in[0], o->n[0], 0) && has(p, o->out, o->n[0], 0) &&
+           has(p, o->n[3], o->n[1], 0) && has(p, o->n[4], o->n[1], 0) && o->in[0] != o->out &&
+           (o->w == PROG_NONE || is_vector(p, o->w, o->n[0]));
+}
+
+static int good_call(struct check *c, const struct op *o)
+{
+    /* ids and weights are packed rows of n[1] */
+    if (c->used || o->n[0] >= c->g->n_layers || !o->n[1] || o->n[1] > c->g->top_k ||
+        !is_row(c->p, o->in[0], c->g->n_embd, 0) || !is_row(c->p, o->in[1], o->n[1], 0))
+        return 0;
+    c->used = o->n[1];
+    return 1;
+}
+
+static int good_sum(struct check *c, const struct op *o)
+{
+    if (!c->used || !is_row(c->p, o->in[1], c->used, 0) || !is_row(c->p, o->out, c->g->n_embd, 0))
+        return 0;
+    c->used = 0;
+    return 1;
 }
 
 static int good_op(struct check *c, const struct op *o)
 {
     const struct program *p = c->p;
 
+    if (o->heads && (o->out >= p->n_buffers || p->buffer[o->out].width % o->heads))
+        return 0;
     switch ((enum op_kind)o->kind) {
     case OP_EMBED:
         return o->w < p->n_weights && p->weight[o->w].rows >= c->g->n_vocab &&
@@ -102,44 +241,101 @@ static int good_op(struct check *c, const struct op *o)
                (o->n[0] == ACT_F32 || p->buffer[o->in[0]].forms >> o->n[0] & 1);
     case OP_MATMUL:
         return good_matmul(p, o);
+    case OP_MATMUL_PARTS:
+        return good_matmul_parts(p, o);
     case OP_RMS_NORM:
-        return o->in[0] < p->n_buffers && o->n[0] && o->n[1] <= MOST_VALUES &&
-               has(p, o->in[0], (uint64_t)o->n[0] * o->n[1], rows_kind(p, o->in[0])) &&
-               has(p, o->out, (uint64_t)o->n[0] * o->n[1], rows_kind(p, o->in[0])) &&
+        return good_pieces(p, o, o->n[3]) && (o->w == PROG_NONE || is_vector(p, o->w, o->n[0]));
+    case OP_L2_NORM:
+        return good_pieces(p, o, 0);
+    case OP_GATED_NORM:
+        return good_pieces(p, o, 0) && has(p, o->in[1], (uint64_t)o->n[0] * o->n[1], rows_kind(p, o->in[0])) &&
                is_vector(p, o->w, o->n[0]);
+    case OP_LAYER_NORM:
+        return good_values(p, o) && is_vector(p, o->w, p->buffer[o->out].width) &&
+               is_vector(p, o->n[0], p->buffer[o->out].width);
+    case OP_FUNC:
+        return good_values(p, o) && o->n[0] < FUNC_KINDS;
+    case OP_SCALE:
+        return o->out < p->n_buffers;
+    case OP_SWIGLU:
+        return good_values(p, o) && is_row(p, o->in[1], p->buffer[o->out].width, rows_kind(p, o->out));
+    case OP_REPEAT:
+        return o->in[0] < p->n_buffers && !rows_kind(p, o->in[0]) && o->n[0] <= MOST_VALUES &&
+               has(p, o->out, (uint64_t)o->n[0] * p->buffer[o->in[0]].width, 0);
     case OP_ROPE:
         return o->n[0] <= MOST_VALUES && has(p, o->out, (uint64_t)o->n[0] * o->n[1], 0) &&
                o->n[2] <= o->n[1] && o->n[2] <= p->n_rot;
     case OP_KV_APPEND:
-        return o->state < p->n_states && has(p, o->in[0], p->state[o->state].k_width, 0) &&
-               has(p, o->in[1], p->state[o->state].v_width, 0);
+        return good_append(p, o);
     case OP_ATTENTION:
         return good_attention(p, o);
+    case OP_CONV:
+        return good_conv(p, o);
+    case OP_DECAY:
+        return good_decay(p, o);
+    case OP_DELTA:
+        return good_delta(p, o);
+    case OP_POOL:
+        return good_pool(p, o);
+    case OP_SELECT:
+        return good_select(p, o);
+    case OP_HYPER_MIX:
+        return o->n[0] && o->n[0] <= HYPER_STREAMS && o->n[1] && o->n[1] <= MOST_ROUNDS &&
+               has(p, o->in[0], (2ull + o->n[0]) * o->n[0], 0) && has(p, o->out, (2ull + o->n[0]) * o->n[0], 0) &&
+               is_vector(p, o->w, 3) && is_vector(p, o->n[2], (2ull + o->n[0]) * o->n[0]);
+    case OP_HYPER_COLLAPSE:
+        return o->in[1] != PROG_NONE && good_streams(p, o->n[0], o->in[0], o->out, o->in[1]);
+    case OP_HYPER_EXPAND:
+        return o->in[1] != PROG_NONE && good_streams(p, o->n[0], o->out, o->in[0], o->in[1]);
+    case OP_HYPER_MEAN:
+        return good_streams(p, o->n[0], o->in[0], o->out, PROG_NONE);
     case OP_ADD:
         return o->out < p->n_buffers && has(p, o->in[0], p->buffer[o->out].width, rows_kind(p, o->out));
     case OP_ROUTER:
-        return o->n[0] <= c->g->n_experts && o->n[1] && o->n[1] <= o->n[0] && o->n[1] <= c->g->top_k &&
-               has(p, o->in[0], o->n[0], 0) && has(p, o->out, o->n[0], 0) && has(p, o->n[3], o->n[1], 0) &&
-               has(p, o->n[4], o->n[1], 0);
-    case OP_MOE_CALL: /* ids and weights are packed rows of n[1] */
-        if (c->used || o->n[0] >= c->g->n_layers || !o->n[1] || o->n[1] > c->g->top_k ||
-            !has(p, o->in[0], c->g->n_embd, 0) || p->buffer[o->in[0]].width != c->g->n_embd ||
-            !has(p, o->in[1], o->n[1], 0) || p->buffer[o->in[1]].width != o->n[1])
-            return 0;
-        c->used = o->n[1];
-        return 1;
+        return good_router(c, o);
+    case OP_MOE_CALL:
+        return good_call(c, o);
     case OP_MOE_SUM:
-        if (!c->used || !has(p, o->in[1], c->used, 0) || p->buffer[o->in[1]].width != c->used ||
-            !has(p, o->out, c->g->n_embd, 0) || p->buffer[o->out].width != c->g->n_embd)
-            return 0;
-        c->used = 0;
-        return 1;
+        return good_sum(c, o);
     case OP_PICK:
         return o->out < p->n_buffers && has(p, o->out, 1, 1) && has(p, o->in[0], p->buffer[o->out].width, 0);
+    case OP_CARRY:
+        return o->out < p->n_buffers && has(p, o->out, 1, 0) && has(p, o->in[0], p->buffer[o->out].width, 1);
     case OP_KINDS:
         break;
     }
     return 0;
+}
+
+static int good_state(const struct prog_state *s)
+{
+    if (!s->k_width || s->k_width > MOST_VALUES || s->draft > 1)
+        return 0;
+    switch ((enum state_kind)s->kind) {
+    case STATE_KV:
+        return s->head_values && (!s->v_width || s->k_width == s->v_width) && s->k_width % s->head_values == 0;
+    case STATE_POOLS:
+        return s->head_values && s->head_values <= POOL_MEMBERS;
+    case STATE_TAIL:
+        return s->head_values <= POOL_MEMBERS;
+    case STATE_MATRIX:
+        return s->v_width && s->v_width <= MOST_VALUES && s->heads && s->heads <= MOST_VALUES &&
+               (uint64_t)s->heads * s->k_width * s->v_width <= MOST_VALUES && (s->decay == 1 || s->decay == s->k_width);
+    case STATE_KINDS:
+        break;
+    }
+    return 0;
+}
+
+/* States belong to the part of the program that counts their positions. */
+static int good_part(const struct program *p, uint32_t at)
+{
+    struct op_uses u = program_uses(&p->op[at]);
+
+    for (int i = 0; i < USES_STATES; i++)
+        if (u.state[i] != PROG_NONE && p->state[u.state[i]].draft != (at >= p->draft_at))
+            return 0;
+    return 1;
 }
 
 static int check_weight(const struct prog_weight *w, const struct weight_at *at, uint32_t i,
@@ -168,24 +364,30 @@ static int check_all(const struct program *p, const struct weight_at *at, uint64
             return rc;
     for (uint32_t i = 0; i < p->n_buffers; i++) {
         const struct prog_buffer *b = &p->buffer[i];
+        uint32_t vectors = b->parts ? b->parts : 1;
         if (!b->width || b->width > MOST_VALUES || b->type > BUF_I32 || b->rows > 1 || b->forms >> 3 ||
-            ((b->forms >> ACT_A32 & 1) && b->width % 32) || ((b->forms >> ACT_A256 & 1) && b->width % 256))
+            (b->parts && b->width % b->parts) || ((b->forms >> ACT_A32 & 1) && b->width / vectors % 32) ||
+            ((b->forms >> ACT_A256 & 1) && b->width / vectors % 256))
             return err_set(e, -EPROTO, "program: buffer %u: %u values, type %u, rows %u, forms %u", i,
                            b->width, b->type, b->rows, b->forms);
     }
     for (uint32_t i = 0; i < p->n_states; i++) {
         const struct prog_state *s = &p->state[i];
-        if (!s->head_values || s->k_width > MOST_VALUES || s->k_width != s->v_width || !s->k_width ||
-            s->k_width % s->head_values)
-            return err_set(e, -EPROTO, "program: state %u: keys %u, values %u, head %u", i, s->k_width,
-                           s->v_width, s->head_values);
+        if (!good_state(s))
+            return err_set(e, -EPROTO, "program: state %u of kind %u: keys %u, values %u, head %u", i, s->kind,
+                           s->k_width, s->v_width, s->head_values);
     }
+    if (p->draft_at > p->n_ops || p->rollback > MOST_ROLLBACK)
+        return err_set(e, -EPROTO, "program: its second part begins at operation %u of %u, %u tokens go back",
+                       p->draft_at, p->n_ops, p->rollback);
     for (uint32_t i = 0; i < p->n_ops; i++)
-        if (p->op[i].kind >= OP_KINDS || p->op[i].name[PROG_NAME - 1] || !good_op(&c, &p->op[i]))
+        if (p->op[i].kind >= OP_KINDS || p->op[i].name[PROG_NAME - 1] || (i == p->draft_at && c.used) ||
+            !good_op(&c, &p->op[i]) || !good_part(p, i))
             return err_set(e, -EPROTO, "program: operation %u (%s) makes no sense", i,
                            op_name((enum op_kind)p->op[i].kind));
     if (c.used || p->n_embd != g->n_embd || p->n_vocab != g->n_vocab || p->top_k > g->top_k ||
-        p->n_rot > MOST_VALUES || !has(p, p->logits, p->n_vocab, 1) || p->buffer[p->logits].width != p->n_vocab)
+        p->n_rot > MOST_VALUES || !has(p, p->logits, p->n_vocab, 1) || p->buffer[p->logits].width != p->n_vocab ||
+        (p->draft_at < p->n_ops && !is_row(p, p->draft_logits, p->n_vocab, 1)))
         return err_set(e, -EPROTO, "program: its answer is buffer %u of %u values", p->logits, p->n_vocab);
     return 0;
 }
@@ -218,7 +420,9 @@ int wire_read(const uint8_t *image, uint64_t bytes, uint64_t trunk_bytes, const 
         return err_set(e, -ENOMEM, "no memory for the program");
     *p = (struct program){.n_ops = h.n_ops, .n_buffers = h.n_buffers, .n_weights = h.n_weights,
                           .n_states = h.n_states, .n_embd = h.n_embd, .n_vocab = h.n_vocab,
-                          .top_k = h.top_k, .n_rot = h.n_rot, .logits = h.logits, .rope_base = h.rope_base};
+                          .top_k = h.top_k, .n_rot = h.n_rot, .logits = h.logits,
+                          .draft_at = h.draft_at, .draft_logits = h.draft_logits, .rollback = h.rollback,
+                          .rope_base = h.rope_base};
     if (h.magic != WIRE_MAGIC || h.n_ops > MOST || h.n_buffers > MOST || h.n_weights > MOST ||
         h.n_states > MOST || h.kv > KV_BF16 || h.bytes != wire_bytes(p) || h.bytes > bytes) {
         rc = err_set(e, -EPROTO, "program: its head makes no sense (%u operations, %llu bytes)", h.n_ops,

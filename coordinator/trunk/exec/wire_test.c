@@ -10,41 +10,112 @@
 static const struct geometry g = {.n_layers = 4, .n_experts = 8, .top_k = 2, .n_embd = 32, .n_vocab = 16};
 #define TRUNK_BYTES 65536u
 #define NONE PROG_NONE
-
-/* 0 x, 1 q, 2 k, 3 v, 4 probabilities, 5 ids, 6 weights, 7 rows wanted, 8 logits */
-static struct prog_buffer buffers[] = {{32, BUF_F32, 0, 1u << ACT_A32}, {32, BUF_F32, 0, 0}, {16, BUF_F32, 0, 0},
-                                       {16, BUF_F32, 0, 0}, {8, BUF_F32, 0, 0}, {2, BUF_I32, 0, 0},
-                                       {2, BUF_F32, 0, 0}, {32, BUF_F32, 1, 1u << ACT_A32}, {16, BUF_F32, 1, 0}};
-static struct prog_weight weights[] = {{W_Q8_0, 16, 32, 0, 34, NONE, NONE}, {W_F32, 1, 32, 1, 128, NONE, NONE},
-                                       {W_Q8_0, 32, 32, 2, 34, NONE, NONE}, {W_Q8_0, 8, 32, 3, 34, NONE, NONE}};
-static struct prog_state states[] = {{16, 16, 8}};
-static const struct weight_at places[] = {{0, 0, 0}, {4096, 1, 0}, {8192, 0, 0}, {12288, 0, 0}};
-static struct op ops[] = {
-    {OP_EMBED, {NONE, NONE}, 0, 0, NONE, {0}, {0}, "embed"},
-    {OP_PREPARE, {0, NONE}, NONE, NONE, NONE, {ACT_A32}, {0}, ""},
-    {OP_MATMUL, {0, NONE}, 1, 2, NONE, {ACT_A32}, {0}, "q"},
-    {OP_MATMUL, {0, NONE}, 2, 0, NONE, {ACT_A32}, {0}, "k"},
-    {OP_MATMUL, {0, NONE}, 3, 0, NONE, {ACT_A32}, {0}, "v"},
-    {OP_RMS_NORM, {1, NONE}, 1, 1, NONE, {32, 1}, {1e-5f}, ""},
-    {OP_ROPE, {NONE, NONE}, 1, NONE, NONE, {4, 8, 8}, {0}, ""},
-    {OP_KV_APPEND, {2, 3}, NONE, NONE, 0, {0}, {0}, ""},
-    {OP_ATTENTION, {1, NONE}, 1, NONE, 0, {4, 2, 8}, {0.3f}, ""},
-    {OP_ADD, {1, NONE}, 0, NONE, NONE, {0}, {0}, ""},
-    {OP_MATMUL, {0, NONE}, 4, 3, NONE, {ACT_A32}, {0}, ""},
-    {OP_ROUTER, {4, NONE}, 4, NONE, NONE, {8, 2, 1, 5, 6}, {0, 1}, "router"},
-    {OP_MOE_CALL, {0, 5}, NONE, NONE, NONE, {3, 2}, {0}, ""},
-    {OP_MOE_SUM, {NONE, 6}, 0, NONE, NONE, {0}, {0}, ""},
-    {OP_PICK, {0, NONE}, 7, NONE, NONE, {0}, {0}, ""},
-    {OP_PREPARE, {7, NONE}, NONE, NONE, NONE, {ACT_A32}, {0}, ""},
-    {OP_MATMUL, {7, NONE}, 8, 0, NONE, {ACT_A32}, {0}, "logits"},
-};
 #define N(a) ((uint32_t)(sizeof(a) / sizeof *(a)))
+#define A32 (1u << ACT_A32)
+
+enum buf { X, Q, K, V, PROBS, IDS, WEIGHTS, LAST, LOGITS, STREAMS, MIX, M, LIST, IQ, IW, IK, IG, LATENT, PARTS,
+           ROUTED, DRAFT_LAST, DRAFT_LOGITS };
+static struct prog_buffer buffers[] = {
+    [X] = {.width = 32, .forms = A32},
+    [Q] = {.width = 32},
+    [K] = {.width = 16},
+    [V] = {.width = 16},
+    [PROBS] = {.width = 8},
+    [IDS] = {.width = 2, .type = BUF_I32},
+    [WEIGHTS] = {.width = 2},
+    [LAST] = {.width = 32, .rows = 1, .forms = A32},
+    [LOGITS] = {.width = 16, .rows = 1},
+    [STREAMS] = {.width = 64},
+    [MIX] = {.width = 8},
+    [M] = {.width = 8},
+    [LIST] = {.width = 13, .type = BUF_I32},
+    [IQ] = {.width = 16},
+    [IW] = {.width = 2},
+    [IK] = {.width = 8},
+    [IG] = {.width = 8},
+    [LATENT] = {.width = 16},
+    [PARTS] = {.width = 64, .forms = A32, .parts = 2},
+    [ROUTED] = {.width = 8},
+    [DRAFT_LAST] = {.width = 32, .rows = 1, .forms = A32},
+    [DRAFT_LOGITS] = {.width = 16, .rows = 1},
+};
+enum weight { W16, NORM, W32, W8, VECTOR, SCALE };
+static struct prog_weight weights[] = {
+    [W16] = {W_Q8_0, 16, 32, 0, 34, NONE, NONE},
+    [NORM] = {W_F32, 1, 32, 1, 128, NONE, NONE},
+    [W32] = {W_Q8_0, 32, 32, 2, 34, NONE, NONE},
+    [W8] = {W_Q8_0, 8, 32, 3, 34, NONE, NONE},
+    [VECTOR] = {W_F32, 1, 64, 4, 256, NONE, NONE},
+    [SCALE] = {W_F32, 1, 3, 5, 12, NONE, NONE},
+};
+static const struct weight_at places[] = {{0, 0, 0},     {4096, 1, 0},  {8192, 0, 0},
+                                          {12288, 0, 0}, {16384, 1, 0}, {20480, 1, 0}};
+enum st { S_KV, S_TAIL, S_MATRIX, S_LATENT, S_POOLS, S_KEYS, S_DRAFT };
+static struct prog_state states[] = {
+    [S_KV] = {.k_width = 16, .v_width = 16, .head_values = 8},
+    [S_TAIL] = {.kind = STATE_TAIL, .k_width = 16, .head_values = 3},
+    [S_MATRIX] = {.kind = STATE_MATRIX, .k_width = 8, .v_width = 8, .heads = 2, .decay = 8},
+    [S_LATENT] = {.k_width = 16, .head_values = 16},
+    [S_POOLS] = {.kind = STATE_POOLS, .k_width = 8, .head_values = 4},
+    [S_KEYS] = {.kind = STATE_TAIL, .k_width = 16, .head_values = 3},
+    [S_DRAFT] = {.k_width = 16, .head_values = 16, .draft = 1},
+};
+#define OP(k, a, b, o, wt, s, ...) {.kind = (k), .in = {(a), (b)}, .out = (o), .w = (wt), .state = (s), __VA_ARGS__}
+static struct op ops[] = {
+    OP(OP_EMBED, NONE, NONE, X, W16, NONE, .name = "embed"),
+    OP(OP_PREPARE, X, NONE, NONE, NONE, NONE, .n = {ACT_A32}),
+    OP(OP_MATMUL, X, NONE, Q, W32, NONE, .n = {ACT_A32}, .name = "q"),
+    OP(OP_MATMUL, X, NONE, K, W16, NONE, .n = {ACT_A32}, .name = "k"),
+    OP(OP_MATMUL, X, NONE, V, W16, NONE, .n = {ACT_A32}, .name = "v"),
+    OP(OP_RMS_NORM, Q, NONE, Q, NORM, NONE, .n = {32, 1}, .f = {1e-5f}),
+    OP(OP_ROPE, NONE, NONE, Q, NONE, NONE, .n = {4, 8, 8}),
+    OP(OP_KV_APPEND, K, V, NONE, NONE, S_KV, .n = {0}),
+    OP(OP_ATTENTION, Q, NONE, Q, NONE, S_KV, .n = {4, 2, 8}, .f = {0.3f}, .heads = 4),
+    OP(OP_ADD, Q, NONE, X, NONE, NONE, .n = {0}),
+    OP(OP_REPEAT, X, NONE, STREAMS, NONE, NONE, .n = {2}),
+    OP(OP_HYPER_MIX, M, NONE, MIX, SCALE, NONE, .n = {2, 20, VECTOR}, .f = {1e-6f}),
+    OP(OP_HYPER_COLLAPSE, STREAMS, MIX, X, NONE, NONE, .n = {2}),
+    OP(OP_CONV, K, NONE, V, VECTOR, S_TAIL, .n = {4}),
+    OP(OP_L2_NORM, V, NONE, V, NONE, NONE, .n = {8, 2}, .f = {1e-6f, 0.5f}),
+    OP(OP_DECAY, K, NONE, K, VECTOR, NONE, .n = {2, 1, VECTOR}, .f = {-5}),
+    OP(OP_FUNC, IW, NONE, IW, NONE, NONE, .n = {FUNC_SIGMOID}),
+    OP(OP_DELTA, V, V, LATENT, NONE, S_MATRIX, .n = {V, K, IW}),
+    OP(OP_GATED_NORM, LATENT, K, LATENT, VECTOR, NONE, .n = {8, 2}, .f = {1e-5f}),
+    OP(OP_KV_APPEND, LATENT, NONE, NONE, NONE, S_LATENT, .n = {0}),
+    OP(OP_LAYER_NORM, IK, NONE, IK, VECTOR, NONE, .n = {VECTOR}, .f = {1e-6f}),
+    OP(OP_POOL, IK, IG, NONE, VECTOR, S_POOLS, .n = {S_KEYS}),
+    OP(OP_SCALE, NONE, NONE, IW, NONE, NONE, .f = {0.5f}),
+    OP(OP_SELECT, IQ, IW, LIST, NONE, S_POOLS, .n = {2, 2}, .f = {0.5f}),
+    OP(OP_ATTENTION, Q, LIST, Q, NONE, S_LATENT, .n = {2, 1, 16}, .f = {0.3f}),
+    OP(OP_PREPARE, PARTS, NONE, NONE, NONE, NONE, .n = {ACT_A32}),
+    OP(OP_MATMUL_PARTS, PARTS, NONE, X, W32, NONE, .n = {ACT_A32, 2}),
+    OP(OP_SWIGLU, Q, X, Q, NONE, NONE, .f = {10}),
+    OP(OP_HYPER_EXPAND, X, MIX, STREAMS, NONE, NONE, .n = {2}),
+    OP(OP_HYPER_MEAN, STREAMS, NONE, X, NONE, NONE, .n = {2}),
+    OP(OP_PREPARE, X, NONE, NONE, NONE, NONE, .n = {ACT_A32}),
+    OP(OP_MATMUL, X, NONE, ROUTED, W8, NONE, .n = {ACT_A32}),
+    OP(OP_ROUTER, ROUTED, NONE, PROBS, VECTOR, NONE, .n = {8, 2, 3, IDS, WEIGHTS}, .f = {0, 1}, .name = "router"),
+    OP(OP_MOE_CALL, X, IDS, NONE, NONE, NONE, .n = {3, 2}),
+    OP(OP_MOE_SUM, NONE, WEIGHTS, X, NONE, NONE, .n = {0}),
+    OP(OP_PICK, X, NONE, LAST, NONE, NONE, .n = {0}),
+    OP(OP_PREPARE, LAST, NONE, NONE, NONE, NONE, .n = {ACT_A32}),
+    OP(OP_MATMUL, LAST, NONE, LOGITS, W16, NONE, .n = {ACT_A32}, .name = "logits"),
+    /* the second part */
+    OP(OP_CARRY, DRAFT_LAST, NONE, X, NONE, NONE, .n = {0}),
+    OP(OP_KV_APPEND, LATENT, NONE, NONE, NONE, S_DRAFT, .n = {0}),
+    OP(OP_PICK, X, NONE, DRAFT_LAST, NONE, NONE, .n = {0}),
+    OP(OP_PREPARE, DRAFT_LAST, NONE, NONE, NONE, NONE, .n = {ACT_A32}),
+    OP(OP_MATMUL, DRAFT_LAST, NONE, DRAFT_LOGITS, W16, NONE, .n = {ACT_A32}, .name = "N.logits"),
+};
+#define SECOND_PART 5u
 
 static struct program whole(void)
 {
     return (struct program){.n_ops = N(ops), .n_buffers = N(buffers), .n_weights = N(weights),
-                            .n_states = 1, .n_embd = 32, .n_vocab = 16, .top_k = 2, .n_rot = 8, .logits = 8,
-                            .rope_base = 1e4, .op = ops, .buffer = buffers, .weight = weights, .state = states};
+                            .n_states = N(states), .n_embd = 32, .n_vocab = 16, .top_k = 2, .n_rot = 8,
+                            .logits = LOGITS, .draft_at = N(ops) - SECOND_PART, .draft_logits = DRAFT_LOGITS,
+                            .rollback = 4, .rope_base = 1e4,
+                            .op = ops, .buffer = buffers, .weight = weights, .state = states};
 }
 
 static int reads(const uint8_t *image, uint64_t n, struct program **p)
@@ -60,22 +131,47 @@ static int reads(const uint8_t *image, uint64_t n, struct program **p)
     return rc;
 }
 
+static int below(const uint32_t *index, int n, uint32_t end)
+{
+    for (int i = 0; i < n; i++)
+        if (index[i] != NONE && index[i] >= end)
+            return 0;
+    return 1;
+}
+
+/* Has it a second operand? A field that means nothing holds anything. */
+static int second(uint32_t kind)
+{
+    static const uint32_t kinds[] = {OP_KV_APPEND, OP_ATTENTION, OP_MOE_CALL, OP_MOE_SUM, OP_GATED_NORM, OP_SWIGLU,
+                                     OP_DELTA, OP_POOL, OP_SELECT, OP_HYPER_COLLAPSE, OP_HYPER_EXPAND};
+
+    for (size_t i = 0; i < N(kinds); i++)
+        if (kinds[i] == kind)
+            return 1;
+    return 0;
+}
+
 /* what the executor would touch */
 static int inside(const struct program *p)
 {
     for (uint32_t i = 0; i < p->n_ops; i++) {
         const struct op *o = &p->op[i];
-        int out = o->kind != OP_PREPARE && o->kind != OP_KV_APPEND && o->kind != OP_MOE_CALL;
-        int in = o->kind != OP_EMBED && o->kind != OP_ROPE && o->kind != OP_MOE_SUM;
-        int w = o->kind == OP_EMBED || o->kind == OP_MATMUL || o->kind == OP_RMS_NORM;
-        if ((out && o->out >= p->n_buffers) || (in && o->in[0] >= p->n_buffers) || (w && o->w >= p->n_weights) ||
-            ((o->kind == OP_KV_APPEND || o->kind == OP_ATTENTION) && o->state >= p->n_states))
+        struct op_uses u = program_uses(o);
+        int out = o->kind != OP_PREPARE && o->kind != OP_KV_APPEND && o->kind != OP_MOE_CALL && o->kind != OP_POOL;
+        int in = o->kind != OP_EMBED && o->kind != OP_ROPE && o->kind != OP_MOE_SUM && o->kind != OP_SCALE;
+        if (second(o->kind) && !below(u.read + 1, USES_READ - 1, p->n_buffers))
             return 0;
-        if (o->kind == OP_MATMUL && (p->buffer[o->out].width < p->weight[o->w].rows ||
-                                     p->buffer[o->in[0]].width != p->weight[o->w].cols))
+        if ((out && (o->out >= p->n_buffers || !below(u.written, USES_WRITTEN, p->n_buffers))) ||
+            (in && o->in[0] >= p->n_buffers))
+            return 0;
+        if ((o->kind == OP_MATMUL || o->kind == OP_MATMUL_PARTS) &&
+            (o->w >= p->n_weights || p->buffer[o->out].width < p->weight[o->w].rows))
+            return 0;
+        if (o->kind == OP_DELTA && (!below(u.state, USES_STATES, p->n_states) ||
+                                    p->buffer[o->n[2]].width < p->state[o->state].heads))
             return 0;
     }
-    return p->logits < p->n_buffers && p->buffer[p->logits].width == 16;
+    return p->logits < p->n_buffers && p->buffer[p->logits].width == 16 && p->draft_at <= p->n_ops;
 }
 
 int main(void)
@@ -87,11 +183,18 @@ int main(void)
     uint32_t refused = 0, taken = 0, outside = 0;
 
     wire_write(&p, places, KV_F16, image);
+    for (uint32_t k = 0; k < OP_KINDS; k++) {
+        uint32_t i = 0;
+        while (i < N(ops) && ops[i].kind != k)
+            i++;
+        CHECK(i < N(ops), "no operation of kind %u, %s", k, op_name(k));
+    }
     CHECK_EQ(reads(image, n, &q), 0);
     if (q) {
         CHECK(!memcmp(q->op, ops, sizeof ops) && !memcmp(q->buffer, buffers, sizeof buffers));
         CHECK(!memcmp(q->weight, weights, sizeof weights) && !memcmp(q->state, states, sizeof states));
-        CHECK(q->rope_base == 1e4 && q->n_rot == 8 && q->logits == 8 && inside(q));
+        CHECK(q->rope_base == 1e4 && q->n_rot == 8 && q->logits == LOGITS && inside(q));
+        CHECK(q->draft_at == N(ops) - SECOND_PART && q->draft_logits == DRAFT_LOGITS && q->rollback == 4);
         program_free(q);
     }
     for (uint64_t cut = 0; cut < n; cut += 37)
