@@ -18,6 +18,7 @@
  * Two matrices (gate and up) go through as rows in turn: row 2i is gate's i, row 2i + 1 is up's. */
 #pragma once
 #include "kernels/dot/types.cuh"
+#include "kernels/early.cuh"
 #include "kernels/func/func.cuh"
 #include "kernels/quantise/quantise.cuh"
 
@@ -75,21 +76,6 @@ template <int LEFT> static __device__ __forceinline__ void copies_wait(void)
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 #endif
 }
-/* what the launch before in the stream wrote may be read from here on */
-static __device__ __forceinline__ void before_is_done(void)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-/* the launch after this one may start to fetch its weights */
-static __device__ __forceinline__ void next_may_start(void)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
 /* n_rows rows of one matrix from `row` on, which lie side by side, by one warp: from the sixteen bytes
  * that they begin in to those that they end in */
 static __device__ __forceinline__ void copy_piece(const uint8_t *w, size_t row_bytes, uint32_t row,

@@ -232,9 +232,18 @@ static void replay(struct rng *g)
     drop(&f);
 }
 
+static int is_named(uint32_t type, char **names)
+{
+    for (; *names; names++)
+        if (!strcmp(*names, type_info(type)->name))
+            return 1;
+    return 0;
+}
+
+/* expert_test [quick] [TYPE ...] */
 int main(int argc, char **argv)
 {
-    int quick = argc > 1 && !strcmp(argv[1], "quick");
+    int quick = argc > 1 && !strcmp(argv[1], "quick"), named = argc > 1 + quick;
     struct rng g = {27};
 
     if (!cuda_card())
@@ -242,8 +251,10 @@ int main(int argc, char **argv)
     cpu_float_state();
     CUDA_OK(products_load_cuda());
     for (uint32_t type = 0; type < 64; type++)
-        if (dot_type(type) && !(quick && type % 5 != 2))
+        if (dot_type(type) && (named ? is_named(type, argv + 1 + quick) : !quick || type % 5 == 2))
             run(type, type, type, 512, 256, type % 2 ? 0 : 1.5f, &g);
+    if (named)
+        return test_end();
     run(W_Q4_K, W_Q4_K, W_Q6_K, 1024, 768, 0, &g);
     run(W_Q4_K, W_Q5_K, W_Q8_0, 512, 256, 2, &g);
     run(W_Q8_0, W_Q4_K, W_F16, 512, 256, 0, &g);

@@ -3,7 +3,7 @@
  * before more than a gigabyte of others was. Launches follow each other in one stream, or in one
  * graph, as in a step; a figure is the median over rounds in which all cases take turns.
  *
- *     matmul_bench [rows] [experts] [prompts]        default: all three
+ *     matmul_bench [rows] [trunk] [experts] [prompts] [TYPE ...]     default: everything
  *     matmul_bench once VECTORS TYPE ...             three launches of a type each, for a profiler */
 #include "tests/cuda.h"
 extern "C" {
@@ -16,6 +16,7 @@ extern "C" {
 
 static const size_t POOL = (size_t)5 << 29; /* 2.7 GB of weights */
 enum { COLS = 4096, ROUNDS = 7 };
+static char **arguments;
 
 struct pool {
     uint8_t *w;
@@ -180,6 +181,20 @@ template <class F> static cudaGraphExec_t graph_of(const struct pool *p, F work)
     return exec;
 }
 
+static int asked(uint32_t type) /* on the command line */
+{
+    int none = 1;
+
+    for (char **a = arguments; *a; a++)
+        for (uint32_t i = 0; i < 64; i++)
+            if (type_info(i) && !strcmp(type_info(i)->name, *a)) {
+                none = 0;
+                if (i == type)
+                    return 1;
+            }
+    return none;
+}
+
 /* ---- products of few vectors ---- */
 
 struct rows_case {
@@ -190,7 +205,8 @@ struct rows_case {
 };
 static const struct rows_case rows_cases[] = {
     {W_Q8_0, 256, 1, 0},    {W_Q4_K, 256, 1, 0},   {W_Q6_K, 256, 1, 0},    {W_IQ4_XS, 256, 1, 0},
-    {W_IQ2_XS, 256, 1, 0},  {W_IQ3_S, 256, 1, 0},  {W_Q4_K, 75, 1, 0},     {W_Q4_K, 75, 1, 1},
+    {W_IQ2_XS, 256, 1, 0},  {W_IQ3_S, 256, 1, 0},  {W_IQ4_XS, 256, 4, 0},
+    {W_IQ2_XS, 256, 4, 0},  {W_IQ3_S, 256, 4, 0},  {W_Q4_K, 75, 1, 0},     {W_Q4_K, 75, 1, 1},
     {W_Q8_0, 75, 1, 1},     {W_Q6_K, 75, 1, 1},    {W_Q8_0, 256, 2, 0},    {W_Q4_K, 256, 2, 0},
     {W_Q6_K, 256, 2, 0},    {W_Q8_0, 256, 4, 0},   {W_Q4_K, 256, 4, 0},    {W_Q6_K, 256, 4, 0},
     {W_Q8_0, 256, 8, 0},    {W_Q4_K, 256, 8, 0},   {W_Q6_K, 256, 8, 0},    {W_Q5_K, 256, 1, 0},
@@ -254,10 +270,12 @@ static void bench_rows(const struct pool *p, int sms)
     size_t bytes[N];
 
     for (int i = 0; i < N; i++)
-        if (rows_cases[i].graph)
+        if (rows_cases[i].graph && asked(rows_cases[i].type))
             exec[i] = graph_of(p, [&] { rows_launches(p, &rows_cases[i], &bytes[i]); });
     for (int r = -1; r < ROUNDS; r++) /* the first one warms up */
         for (int i = 0; i < N; i++) {
+            if (!asked(rows_cases[i].type))
+                continue;
             double s = seconds(p, [&] {
                 if (exec[i])
                     CUDA_OK(cudaGraphLaunch(exec[i], p->stream));
@@ -275,12 +293,71 @@ static void bench_rows(const struct pool *p, int sms)
         const struct rows_case *c = &rows_cases[i];
         double m = median(v[i], ROUNDS);
 
+        if (!asked(c->type))
+            continue;
         if (c->n_tok == 1 && c->mb == 256)
             one[c->type] = m;
         printf("%-8s %5zu %7u %6d %8.0f %8.1f%%", type_info(c->type)->name, c->mb, c->n_tok,
                c->graph, m, 100 * m / read);
         if (c->n_tok > 1)
             printf("  x %.2f", one[c->type] / m);
+        printf("\n");
+    }
+}
+
+/* ---- the trunk's products in a step: few rows, each after the launch that prepares its vector ---- */
+
+static void bench_trunk(const struct pool *p)
+{
+    static const struct trunk_case {
+        uint32_t type, rows;
+    } cases[] = {{W_Q8_0, 4096}, {W_Q8_0, 512},  {W_Q8_0, 2048},  {W_Q8_0, 12288}, {W_Q8_0, 151936},
+                 {W_F32, 128},   {W_F32, 288},   {W_F16, 288},    {W_F32, 1},      {W_F32, 24},
+                 {W_F16, 4096},  {W_BF16, 2048}, {W_Q4_K, 4096},  {W_Q4_K, 512},   {W_Q6_K, 4096}};
+    enum { N = sizeof cases / sizeof *cases };
+
+    printf("%-8s %7s %16s %16s   with its prepare, in a graph; prepare alone: ", "type", "rows",
+           "1 vector", "4 vectors");
+    for (int i = -1; i < N; i++) {
+        uint32_t type = i < 0 ? W_Q8_0 : cases[i].type, rows = i < 0 ? 0 : cases[i].rows;
+        enum act_form form = type_info(type)->act;
+        uint64_t row_bytes;
+        size_t each, n;
+
+        if (!asked(type))
+            continue;
+        CHECK_EQ(type_row_bytes(type, COLS, &row_bytes), 0);
+        each = (rows * row_bytes + 255) & ~(size_t)255;
+        n = each ? POOL / each : 64;
+        n = n > 256 ? 256 : n;
+        if (i >= 0)
+            printf("%-8s %7u", type_info(type)->name, rows);
+        for (uint32_t n_tok = 1; n_tok <= (i < 0 ? 1 : 4); n_tok += 3) {
+            double v[ROUNDS], m;
+            cudaGraphExec_t exec = graph_of(p, [&] {
+                for (size_t k = 0; k < n; k++) {
+                    size_t stride = act_stride(form, COLS);
+                    int e = act_prepare_cuda(form, p->x, COLS, COLS, n_tok, p->acts[form], stride,
+                                             p->stream);
+                    CUDA_OK(e);
+                    if (rows)
+                        CUDA_OK(matmul_cuda(type, p->w + k * each, row_bytes, COLS, rows,
+                                            p->acts[form], stride, NULL, n_tok, NULL, NULL, p->y,
+                                            rows, p->stream));
+                }
+            });
+            for (int r = -1; r < ROUNDS; r++) {
+                double s = seconds(p, [&] { CUDA_OK(cudaGraphLaunch(exec, p->stream)); });
+                if (r >= 0)
+                    v[r] = s / (double)n;
+            }
+            CUDA_OK(cudaGraphExecDestroy(exec));
+            m = median(v, ROUNDS);
+            if (i < 0)
+                printf("%.2f us", m * 1e6);
+            else
+                printf("  %6.2f us %5.0f", m * 1e6, (double)rows * (double)row_bytes / m / 1e9);
+        }
         printf("\n");
     }
 }
@@ -293,8 +370,11 @@ static void bench_experts(const struct pool *p, int sms, uint32_t type, uint32_t
 {
     uint64_t gate_bytes, down_bytes;
     struct expert_shape shape = {};
-    double read = best_read(p, 256, sms), v[ROUNDS];
+    double read, v[ROUNDS];
 
+    if (!asked(type) || !asked(down_type))
+        return;
+    read = best_read(p, 256, sms);
     CHECK_EQ(type_row_bytes(type, COLS, &gate_bytes), 0);
     CHECK_EQ(type_row_bytes(down_type, FF, &down_bytes), 0);
     shape.type[0] = shape.type[1] = type, shape.type[2] = down_type;
@@ -387,6 +467,8 @@ static void bench_prompts(const struct pool *p, int sms)
         for (int i = 0; i < N; i++) {
             enum act_form form = type_info(types[i])->act;
             uint64_t row_bytes;
+            if (!asked(types[i]))
+                continue;
             CHECK_EQ(type_row_bytes(types[i], COLS, &row_bytes), 0);
             double s = seconds(p, [&] {
                 CUDA_OK(matmul_cuda(types[i], p->w, row_bytes, COLS, GEMM_ROWS, p->acts[form],
@@ -397,6 +479,8 @@ static void bench_prompts(const struct pool *p, int sms)
                 v[i][r] = 2.0 * TOKENS * GEMM_ROWS * COLS / s / 1e12;
         }
     for (int i = 0; i < N; i++) {
+        if (!asked(types[i]))
+            continue;
         double m = median(v[i], ROUNDS);
         printf("%-8s 2048 vectors x 8192 rows of 4096: %.0f TOPS, %.1f%% of the peak\n",
                type_info(types[i])->name, m, 100 * m / peak);
@@ -405,11 +489,14 @@ static void bench_prompts(const struct pool *p, int sms)
 
 static int wanted(int argc, char **argv, const char *what)
 {
-    int found = argc == 1;
+    int found = 0, others = 0;
 
-    for (int i = 1; i < argc; i++)
+    for (int i = 1; i < argc; i++) {
         found |= !strcmp(argv[i], what);
-    return found;
+        others |= !strcmp(argv[i], "rows") || !strcmp(argv[i], "experts") ||
+                  !strcmp(argv[i], "prompts") || !strcmp(argv[i], "trunk");
+    }
+    return found || !others;
 }
 
 /* ncu and the like look at single launches */
@@ -436,6 +523,7 @@ int main(int argc, char **argv)
     struct pool p = {};
     int sms;
 
+    arguments = argv + 1;
     if (!cuda_card())
         return test_end();
     CUDA_OK(products_load_cuda());
@@ -461,6 +549,8 @@ int main(int argc, char **argv)
     }
     if (wanted(argc, argv, "rows"))
         bench_rows(&p, sms);
+    if (wanted(argc, argv, "trunk"))
+        bench_trunk(&p);
     if (wanted(argc, argv, "experts")) {
         bench_experts(&p, sms, W_Q4_K, W_Q4_K);
         bench_experts(&p, sms, W_Q4_K, W_Q6_K);

@@ -1,5 +1,6 @@
 /* Rule 8 on a card: a warp takes one unit of 256 values or four of 32. Everything but the two
  * divisions and the products is integer, so that no order matters. */
+#include "kernels/early.cuh"
 #include "kernels/quantise/quantise.cuh"
 extern "C" {
 #include "kernels/quantise/quantise_cuda.h"
@@ -12,6 +13,7 @@ static __global__ void prepare_256(const float *x, size_t ldx, size_t n, uint8_t
 {
     size_t u = blockIdx.x * WARPS + threadIdx.x / 32;
 
+    next_may_start(); /* a product fetches its weights meanwhile */
     if (u < n / 256)
         cu_quantise_256(x + blockIdx.y * ldx + 256 * u, u, n, out + blockIdx.y * stride);
 }
@@ -21,6 +23,7 @@ static __global__ void prepare_32(const float *x, size_t ldx, size_t n, uint8_t 
 {
     size_t u = 4 * (blockIdx.x * WARPS + threadIdx.x / 32);
 
+    next_may_start();
     if (u < n / 32)
         cu_quantise_4x32(x + blockIdx.y * ldx + 32 * u, u, n, out + blockIdx.y * stride);
 }
@@ -29,6 +32,7 @@ static __global__ void copy(const float *x, size_t ldx, size_t n, uint8_t *out, 
 {
     size_t i = blockIdx.x * (size_t)(WARPS * 32) + threadIdx.x;
 
+    next_may_start();
     if (i < n)
         ((float *)(out + blockIdx.y * stride))[i] = x[blockIdx.y * ldx + i];
 }
