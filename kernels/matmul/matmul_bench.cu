@@ -319,7 +319,7 @@ static void bench_trunk(const struct pool *p)
     printf("%-8s %7s %16s %16s   with its prepare, in a graph; prepare alone: ", "type", "rows",
            "1 vector", "4 vectors");
     for (int i = -1; i < N; i++) {
-        uint32_t type = i < 0 ? W_Q8_0 : cases[i].type, rows = i < 0 ? 0 : cases[i].rows;
+        uint32_t type = i < 0 ? (uint32_t)W_Q8_0 : cases[i].type, rows = i < 0 ? 0 : cases[i].rows;
         enum act_form form = type_info(type)->act;
         uint64_t row_bytes;
         size_t each, n;
