@@ -11,9 +11,14 @@ int main(int argc, char **argv)
     struct child c;
     struct err e = {0};
     const char *problem;
+    struct probe_shape shape;
 
-    if (argc == 2 && !strncmp(argv[1], "--probe", 7) && (!argv[1][7] || !strcmp(argv[1] + 7, "=measure")))
-        return probe_main(argv[1][7] != 0); /* the coordinator asks, or a person */
+    if (argc == 2 && !strcmp(argv[1], "--probe")) /* the coordinator asks, or a person */
+        return probe_main(0, NULL);
+    if (argc == 2 && !strcmp(argv[1], "--probe=measure"))
+        return probe_main(1, NULL);
+    if (argc == 3 && !strcmp(argv[1], "--probe=measure") && !probe_shape_read(argv[2], &shape))
+        return probe_main(1, &shape);
     if (child_begin(argc, argv, "conclave-gpu", "Works on a card for conclave, which starts it.", &c, &e) < 0) {
         if (c.ctl < 0) /* else the coordinator was told, and says it */
             fprintf(stderr, "conclave-gpu: %s\n", e.msg);

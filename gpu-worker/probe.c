@@ -5,6 +5,7 @@
 #include "gpu-worker/probe.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -35,6 +36,23 @@ int probe_runs(const char *archs, int major, int minor)
             return 1;
         }
         at = end + strspn(end, " ");
+    }
+    return 0;
+}
+
+int probe_shape_read(const char *text, struct probe_shape *out)
+{
+    uint32_t *const to[] = {&out->type[0], &out->type[1], &out->type[2], &out->n_ff, &out->n_embd, &out->used};
+    static const uint32_t most[] = {1000, 1000, 1000, 1u << 20, 1u << 20, 256};
+
+    for (size_t i = 0; i < 6; i++) {
+        char *end;
+        unsigned long v = *text >= '0' && *text <= '9' ? strtoul(text, &end, 10) : ULONG_MAX;
+
+        if (v > most[i] || (i > 2 && !v) || *end != (i < 5 ? ':' : 0))
+            return -1;
+        *to[i] = (uint32_t)v;
+        text = end + 1;
     }
     return 0;
 }
@@ -85,6 +103,9 @@ static void put_measured(yajl_gen g, const struct probe *p, const struct probe_c
     put_rate(g, "upload_bytes_per_s", c->upload);
     put_rate(g, "upload_pageable_bytes_per_s", c->upload_pageable);
     put_rate(g, "memory_bytes_per_s", c->memory);
+    put_rate(g, "experts_bytes_per_s", c->experts);
+    put_rate(g, "experts_layer_us", c->experts_layer);
+    put_rate(g, "node_us", c->node);
     put_rate(g, "round_trip_us", c->round_trip);
     key(g, "handoff");
     yajl_gen_array_open(g);
@@ -178,7 +199,7 @@ static int driver_there(struct probe *p)
     return 0;
 }
 
-int probe_main(int measure)
+int probe_main(int measure, const struct probe_shape *shape)
 {
     struct probe *p = calloc(1, sizeof *p);
     char *text = NULL;
@@ -187,7 +208,7 @@ int probe_main(int measure)
     if (!p)
         return 1;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    probe_cuda(p, measure); /* says what it was built for, whatever else is wrong */
+    probe_cuda(p, measure, shape); /* says what it was built for, whatever else is wrong */
     if (p->archs && *p->problem && !p->driver)
         driver_there(p);
     text = probe_text(p, measure);

@@ -317,7 +317,7 @@ static void look_at(struct probe *p, int n, int n_all)
     }
 }
 
-extern "C" void probe_cuda(struct probe *p, int measure)
+extern "C" void probe_cuda(struct probe *p, int measure, const struct probe_shape *shape)
 {
     cudaError_t e;
     int n = 0;
@@ -349,6 +349,8 @@ extern "C" void probe_cuda(struct probe *p, int measure)
         uploads(c);
         memory_rate(c);
         round_trips(c);
+        if (shape)
+            probe_experts(c, shape);
     }
     for (uint32_t a = 0; measure && a < p->n_cards; a++)
         for (uint32_t b = a + 1; b < p->n_cards; b++)

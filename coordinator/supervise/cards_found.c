@@ -75,6 +75,9 @@ static int read_measured(const struct json *j, struct card_found *c)
     bad |= rate_of(j, "upload_bytes_per_s", &c->upload);
     bad |= rate_of(j, "upload_pageable_bytes_per_s", &c->upload_pageable);
     bad |= rate_of(j, "memory_bytes_per_s", &c->memory);
+    bad |= rate_of(j, "experts_bytes_per_s", &c->experts);
+    bad |= rate_of(j, "experts_layer_us", &c->experts_layer);
+    bad |= rate_of(j, "node_us", &c->node);
     bad |= rate_of(j, "round_trip_us", &c->round_trip);
     for (size_t i = 0; h && h->kind == JSON_ARRAY && i < h->n; i++) {
         uint32_t to = 0;
@@ -151,9 +154,9 @@ int cards_read(const char *text, size_t n, struct cards_found *out, struct err *
 
 /* ---- asking ---- */
 
-int cards_ask(const char *path, int measure, int limit_ms, struct cards_found *out, struct err *e)
+int cards_ask(const char *path, int measure, const char *shape, int limit_ms, struct cards_found *out, struct err *e)
 {
-    char *argv[] = {(char *)path, measure ? "--probe=measure" : "--probe", NULL};
+    char *argv[] = {(char *)path, measure ? "--probe=measure" : "--probe", (char *)shape, NULL};
     char *text = NULL;
     size_t n;
     int rc = ask(argv, TEXT_MOST, limit_ms, &text, &n, e);
@@ -164,7 +167,7 @@ int cards_ask(const char *path, int measure, int limit_ms, struct cards_found *o
     return rc;
 }
 
-void cards_find(int measure, struct cards_found *out)
+static void find(int measure, const char *shape, struct cards_found *out)
 {
     const char *other = getenv("CONCLAVE_PROBE");
     char path[4096];
@@ -175,7 +178,16 @@ void cards_find(int measure, struct cards_found *out)
         snprintf(path, sizeof path, "%s", other);
     else if (spawn_beside_us("conclave-gpu", path, sizeof path, &e))
         *path = 0;
-    if (*path && !cards_ask(path, measure, measure ? MEASURE_MS : ASK_MS, out, &e))
+    if (*path && !cards_ask(path, measure, shape, measure ? MEASURE_MS : ASK_MS, out, &e))
         return;
     snprintf(out->problem, sizeof out->problem, "cards cannot be asked for, %.150s --probe: %.200s", path, e.msg);
+}
+
+void cards_find(int measure, struct cards_found *out)
+{
+    find(measure, NULL, out);
+}
+void cards_measure(const char *shape, struct cards_found *out)
+{
+    find(1, shape, out);
 }

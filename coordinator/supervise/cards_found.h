@@ -20,6 +20,7 @@ struct card_found {
     uint32_t peers;          /* bit k: reaches card k's memory */
     /* measured, 0: not. Bytes a second, microseconds */
     double upload, upload_pageable, memory, round_trip;
+    double experts, experts_layer, node; /* of a shape that was asked for: weights a second; a layer; an empty node */
     double handoff[MAX_CARDS], handoff_peer[MAX_CARDS]; /* to a kernel on card k: mapped, peer memory */
 };
 struct cards_found {
@@ -33,7 +34,9 @@ struct cards_found {
 /* Asks the probe beside this program, or the program that CONCLAVE_PROBE names (tests). measure: rates,
  * too, some seconds. Never fails: what went wrong is out->problem. Starts a child and reaps it. */
 void cards_find(int measure, struct cards_found *out);
+/* The same with experts of a shape measured, too; shape: as probe_shape_read takes it. */
+void cards_measure(const char *shape, struct cards_found *out);
 /* The program `path`, for at most limit_ms; what it says into *out. 0, or negative and why not. */
-int cards_ask(const char *path, int measure, int limit_ms, struct cards_found *out, struct err *e);
+int cards_ask(const char *path, int measure, const char *shape, int limit_ms, struct cards_found *out, struct err *e);
 /* The same from a probe's text; 0, or -EPROTO and what is wrong with it. */
 int cards_read(const char *text, size_t n, struct cards_found *out, struct err *e);

@@ -45,7 +45,7 @@ static void bad(const char *script, int limit_ms, const char *word)
     int before = open_files();
 
     write_probe(script);
-    CHECK(cards_ask(path, 0, limit_ms, &f, &e) < 0, "%s: accepted", script);
+    CHECK(cards_ask(path, 0, NULL, limit_ms, &f, &e) < 0, "%s: accepted", script);
     CHECK(strstr(e.msg, word) && !strchr(e.msg, '\n'), "%s: '%s', wanted '%s'", script, e.msg, word);
     CHECK(!f.n && !*f.archs, "%s: something of it was taken", script);
     CHECK_EQ(open_files(), before);
@@ -72,7 +72,7 @@ static void children(void)
     {
         static struct cards_found f;
         struct err e = {0};
-        CHECK(cards_ask(path, 0, LIMIT_MS, &f, &e) < 0 && strstr(e.msg, "cannot start"), "%s", e.msg);
+        CHECK(cards_ask(path, 0, NULL, LIMIT_MS, &f, &e) < 0 && strstr(e.msg, "cannot start"), "%s", e.msg);
     }
 }
 
@@ -87,7 +87,7 @@ static void there_and_back(void)
     p.card[0] = (struct probe_card){.name = "Card \"A\"", .pci = "0000:18:00.0", .major = 9, .minor = 0,
                                     .multiprocessors = 132, .numa = -1, .total = 150ull << 30, .free = 149ull << 30,
                                     .runs = 1, .registers = 1, .registers_read_only = 0, .peer = {0, 1},
-                                    .upload = 5.2e10, .upload_pageable = 4e9, .memory = 4.1e12, .round_trip = 2.4,
+                                    .upload = 5.2e10, .upload_pageable = 4e9, .memory = 4.1e12, .experts = 3.1e12, .experts_layer = 24.5, .node = 1.5, .round_trip = 2.4,
                                     .handoff = {0, 3.1}, .handoff_peer = {0, 1.2}};
     p.card[1] = (struct probe_card){.name = "B", .pci = "0000:2A:00.0", .problem = "cannot be opened: busy", .major = 6,
                                     .minor = 1, .numa = 1};
@@ -105,6 +105,8 @@ static void there_and_back(void)
         CHECK(f.card[0].runs && !f.card[1].runs && f.card[0].registers && !f.card[0].registers_read_only);
         CHECK_EQ(f.card[0].peers, 2);
         CHECK(f.card[0].memory == (measured ? 4.1e12 : 0) && f.card[0].upload == (measured ? 5.2e10 : 0));
+        CHECK(f.card[0].experts == (measured ? 3.1e12 : 0) && f.card[0].experts_layer == (measured ? 24.5 : 0) &&
+              f.card[0].node == (measured ? 1.5 : 0));
         CHECK(f.card[0].handoff[1] == (measured ? 3.1 : 0) && f.card[0].handoff_peer[1] == (measured ? 1.2 : 0));
         CHECK(f.card[1].memory == 0 && f.card[0].round_trip == (measured ? 2.4 : 0));
     }
@@ -126,6 +128,30 @@ static void which_run(void)
     CHECK(!probe_runs("", 9, 0) && !probe_runs("junk", 9, 0));
 }
 
+static void shapes(void)
+{
+    static const char *const bad[] = {"", "1", "1:2:3:4:5", "1:2:3:4:5:6:7", "1:2:3:4:5:0", "1:2:3:0:5:6", "-1:2:3:4:5:6",
+                                      "1:2:3:4:5:6 ", "1:2:3:4:5:257", "a:2:3:4:5:6", "1::3:4:5:6", "1001:2:3:4:5:6"};
+    struct probe_shape s;
+
+    CHECK(!probe_shape_read("12:0:14:2048:4096:8", &s) && s.type[0] == 12 && !s.type[1] && s.type[2] == 14 &&
+          s.n_ff == 2048 && s.n_embd == 4096 && s.used == 8);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK(probe_shape_read(bad[i], &s) == -1, "'%s' is taken", bad[i]);
+}
+
+/* The shape is passed on as it was given. */
+static void measured(void)
+{
+    static struct cards_found f;
+
+    write_probe("[ \"$1 $2 $#\" = '--probe=measure 1:2:3:4:5:6 2' ] && echo '{\"archs\":\"\",\"driver\":0,\"runtime\":0,"
+                "\"problem\":\"asked\",\"cards\":[]}'");
+    setenv("CONCLAVE_PROBE", path, 1);
+    cards_measure("1:2:3:4:5:6", &f);
+    CHECK_STR(f.problem, "asked");
+}
+
 /* The environment's word, and the line that comes of it. */
 static void environment(void)
 {
@@ -145,6 +171,8 @@ int main(void)
     children();
     there_and_back();
     which_run();
+    shapes();
+    measured();
     environment();
     unlink(path);
     rmdir(dir);
