@@ -29,7 +29,7 @@
 #define PAGER_SLOT PROC_PAGER
 #define N_WORKERS_MAX (1 + MAX_NODES + MAX_CARDS)
 #define CARD_LEAST (1ull << 30) /* with less free memory a card is of no use */
-#define CARD_ROOM (256ull << 20) /* at most what a card's worker takes of our memory, an emulated pool not counted */
+#define CARD_PARTS 64u /* emulated pools are not made smaller than this part of the experts unless asked for */
 #define CARD_BESIDE (768ull << 20) /* of a real card: kernels, and the arrays of a pass */
 
 struct engine {
@@ -241,38 +241,54 @@ static int pool_room(const struct engine *en, uint32_t c, uint64_t *bytes, struc
     return 0;
 }
 
-/* Emulated cards take their memory from ours. */
-static int choose_cards(struct engine *en, struct plan_budget *b, struct err *e)
+/* The slots; `part`: of all experts that emulated pools of no given size hold together, one in so many. */
+static int cut_cards(struct engine *en, uint32_t part, struct plan_cards *c, struct err *e)
 {
-    const struct model *m = en->m;
-    uint32_t n = en->n_cards;
-    uint64_t want, bytes[MAX_CARDS];
-    int rc = 0;
+    uint64_t bytes[MAX_CARDS];
+    int rc;
 
-    if (!n)
-        return 0;
-    en->card_size_of = calloc(m->n_layers, 1);
-    if (!en->card_size_of)
-        return err_set(e, -ENOMEM, "no memory for %u layers", m->n_layers);
-    for (uint32_t c = 0; c < n; c++)
-        if (!en->real.n)
-            bytes[c] = en->o->want.bytes;
-        else if ((rc = pool_room(en, c, &bytes[c], e)))
+    *c = (struct plan_cards){.n = en->n_cards, .emulated = !en->real.n, .trunk = away(en)};
+    for (uint32_t k = 0; k < c->n; k++) {
+        bytes[k] = en->o->want.bytes;
+        if (en->real.n && (rc = pool_room(en, k, &bytes[k], e)))
             return rc;
-    rc = card_plan(en->layer, m->n_layers, n, bytes, en->card_size_of, &en->cards, e);
-    if (rc)
-        return rc;
-    want = n * CARD_ROOM;
-    for (uint32_t c = 0; !en->real.n && c < n; c++)
-        want += en->cards.bytes[c];
-    if (want > b->left && en->real.n)
-        return err_set(e, -ENOMEM, "--cards: %llu bytes of memory are wanted for the cards' workers, %llu are left",
-                       (unsigned long long)want, (unsigned long long)b->left);
-    if (want > b->left)
-        return err_set(e, -ENOMEM, "--cards emu:%u: %llu bytes are wanted for emulated cards, %llu are left; give less "
-                       "after --cards emu:%u:", n, (unsigned long long)want, (unsigned long long)b->left, n);
-    b->left -= want;
-    return 0;
+    }
+    rc = card_plan(en->layer, en->m->n_layers, c->n, bytes, part, en->card_size_of, &en->cards, e);
+    c->n_slots = en->cards.n_slots;
+    for (uint32_t k = 0; !rc && c->emulated && k < c->n; k++)
+        c->pools += en->cards.bytes[k];
+    return rc;
+}
+
+/* Emulated cards take their memory from ours: pools of no given size are halved until everything fits. */
+static int plan_with_cards(struct engine *en, const struct plan_file *f, struct plan_ask *a,
+                           const struct plan_budget *b, struct err *e)
+{
+    int halves = !en->real.n && !en->o->want.bytes, rc;
+
+    if (!en->n_cards)
+        return plan_make(f, a, b, &en->plan, e);
+    free(en->card_size_of);
+    en->card_size_of = calloc(en->m->n_layers, 1);
+    if (!en->card_size_of)
+        return err_set(e, -ENOMEM, "no memory for %u layers", en->m->n_layers);
+    for (uint32_t part = 1;; part *= 2) {
+        struct err why = {0};
+        rc = cut_cards(en, part, &a->cards, e);
+        if (rc)
+            return rc;
+        rc = plan_make(f, a, b, &en->plan, &why);
+        if (rc != -ENOMEM || !halves || part >= CARD_PARTS) {
+            if (rc && a->cards.emulated)
+                return err_set(e, rc, "%.400s (emulated cards take %.1f MB of it: --cards emu:%u:BYTES)", why.msg,
+                               1e-6 * (double)a->cards.pools, a->cards.n);
+            *e = why;
+            if (!rc && part > 1)
+                fprintf(stderr, "conclave: the emulated cards together have room for 1/%u of the experts: no more fits "
+                                "into memory\n", part);
+            return rc;
+        }
+    }
 }
 
 static int choose_sizes(struct engine *en, struct err *e)
@@ -296,7 +312,8 @@ static int choose_sizes(struct engine *en, struct err *e)
         .position_bytes = need.position,
         .sequence_bytes = need.sequence,
     };
-    struct plan_ask a = {o->ram, o->n_ctx, o->batch, en->n_nodes, en->threads, o->every_row, 1 + en->drafts};
+    struct plan_ask a = {.ram = o->ram, .n_ctx = o->n_ctx, .batch = o->batch, .n_nodes = en->n_nodes,
+                         .threads = en->threads, .every_row = o->every_row, .rows = 1 + en->drafts};
     struct plan_budget b;
     int rc;
 
@@ -305,7 +322,7 @@ static int choose_sizes(struct engine *en, struct err *e)
     b.own = en->memory.left < en->memory.available;
     for (uint32_t k = 0; k < en->n_nodes; k++)
         b.node_left[k] = node_of(en, k) < 0 ? UINT64_MAX : memory_node_left(node_of(en, k));
-    if ((rc = choose_cards(en, &b, e)) || (rc = plan_make(&f, &a, &b, &en->plan, e)))
+    if ((rc = plan_with_cards(en, &f, &a, &b, e)))
         return rc;
     en->plan.geo.n_vocab = m->n_vocab;
     en->plan.geo.n_ctx = en->plan.n_ctx;

@@ -73,6 +73,8 @@ static void where(const struct plan_report *r)
     if (r->look->n_nodes > 1)
         for (uint32_t k = 0; k < r->look->n_nodes; k++)
             row("", p->slabs.node_bytes[k], "on node %u", k);
+    if (b->cards)
+        row("cards", b->cards, "pools of emulated cards");
     row("context", b->context, "%u tokens, %s", p->n_ctx, kv_name(r->kv));
     row("passes", b->work, "buffers of %u tokens", p->max_tokens);
     row("calls", b->calls, "rings, arenas, outboxes, tables");
@@ -166,6 +168,7 @@ static void put_where(struct json_out *j, const struct plan_report *r)
     json_open_object(j);
     put_u64(j, "trunk", b->trunk);
     put_u64(j, "experts", b->experts);
+    put_u64(j, "cards", b->cards);
     put_u64(j, "context", b->context);
     put_u64(j, "passes", b->work);
     put_u64(j, "calls", b->calls);

@@ -18,7 +18,7 @@ static uint64_t all_bytes(const struct expert_layer *layer, uint32_t n_layers, u
 }
 
 int card_plan(const struct expert_layer *layer, uint32_t n_layers, uint32_t n_cards, const uint64_t *bytes,
-              uint8_t *size_of, struct card_plan *p, struct err *e)
+              uint32_t part, uint8_t *size_of, struct card_plan *p, struct err *e)
 {
     uint64_t largest, all = all_bytes(layer, n_layers, &largest);
     struct pools one;
@@ -27,7 +27,7 @@ int card_plan(const struct expert_layer *layer, uint32_t n_layers, uint32_t n_ca
     *p = (struct card_plan){.n_cards = n_cards};
     for (uint32_t c = 0; c < n_cards; c++) {
         /* a class's places are whole numbers on every card */
-        uint64_t room = bytes[c] ? bytes[c] : all / n_cards + POLICY_SIZES * largest;
+        uint64_t room = bytes[c] ? bytes[c] : all / n_cards / part + (part > 1 ? 1 : POLICY_SIZES) * largest;
         if (room < largest)
             return err_set(e, -ENOSPC, "--cards: %llu bytes on card %u hold no expert: one takes %llu",
                            (unsigned long long)room, c, (unsigned long long)largest);

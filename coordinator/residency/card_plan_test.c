@@ -68,16 +68,16 @@ int main(void)
 
     make_layers(layer);
     check_slot_layout();
-    CHECK_EQ(card_plan(layer, LAYERS, 0, bytes, size_of, &p, &e), 0);
+    CHECK_EQ(card_plan(layer, LAYERS, 0, bytes, 1, size_of, &p, &e), 0);
     CHECK_EQ(p.n_slots, 0);
     for (uint32_t cards = 1; cards <= 3; cards++) {
         memset(bytes, 0, sizeof bytes);
-        CHECK_EQ(card_plan(layer, LAYERS, cards, bytes, size_of, &p, &e), 0);
+        CHECK_EQ(card_plan(layer, LAYERS, cards, bytes, 1, size_of, &p, &e), 0);
         CHECK(p.n_slots >= 3 * EXPERTS, "%u slots for all experts", p.n_slots);
         check_slots(&p, layer, size_of);
         for (uint32_t c = 0; c < cards; c++) /* uneven: the second half of the first, and so on */
             bytes[c] = p.bytes[0] / (c + 2);
-        CHECK_EQ(card_plan(layer, LAYERS, cards, bytes, size_of, &p, &e), 0);
+        CHECK_EQ(card_plan(layer, LAYERS, cards, bytes, 1, size_of, &p, &e), 0);
         CHECK(p.n_slots >= cards && p.n_slots < cards * 3 * EXPERTS, "%u slots", p.n_slots);
         for (uint32_t c = 0; c < cards; c++)
             CHECK(p.bytes[c] <= bytes[c] && p.slot0[c + 1] > p.slot0[c], "card %u: %llu bytes", c,
@@ -85,7 +85,12 @@ int main(void)
         CHECK(cards == 1 || p.bytes[0] > p.bytes[1], "cards of different sizes are cut alike");
         check_slots(&p, layer, size_of);
     }
+    memset(bytes, 0, sizeof bytes);
+    CHECK_EQ(card_plan(layer, LAYERS, 2, bytes, 1, size_of, &p, &e), 0);
+    bytes[0] = p.bytes[0];
+    CHECK_EQ(card_plan(layer, LAYERS, 2, bytes + 1, 8, size_of, &p, &e), 0);
+    CHECK(p.bytes[0] < bytes[0] / 2 && p.n_slots < 3 * EXPERTS, "an eighth is %u slots", p.n_slots);
     bytes[1] = 5000;
-    CHECK_EQ(card_plan(layer, LAYERS, 2, bytes, size_of, &p, &e), -ENOSPC);
+    CHECK_EQ(card_plan(layer, LAYERS, 2, bytes, 1, size_of, &p, &e), -ENOSPC);
     return test_end();
 }

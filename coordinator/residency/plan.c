@@ -20,6 +20,8 @@
 #define PROCESS_BYTES (3ull << 20)
 #define THREAD_BYTES (448ull << 10)
 #define THREAD_WIDE 32 /* bytes for each value of an expert's intermediate */
+#define CARD_PROCESS_BYTES (256ull << 20) /* of one with a CUDA context */
+#define PROGRAM_BYTES (1ull << 20)        /* the largest program there is takes a fifth of it */
 #define READER_BYTES (64ull << 10)
 #define PAGER_THREADS 34 /* without io_uring: its readers */
 #define PASS_PART 8      /* buffers of a pass take at most this part of the memory beside the trunk, unless asked for */
@@ -54,20 +56,20 @@ static uint64_t less(uint64_t a, uint64_t b)
 
 /* ---- what the kernel takes for memory that processes share ----
  * For each 4 KiB page of a segment: 8 bytes of page table in every process that maps it (coordinator,
- * pager, all workers), 9 and a little of the file's tree, and if the pager registers it with io_uring
+ * pager, the workers), 9 and a little of the file's tree, and if the pager registers it with io_uring
  * 16 + 8. Huge pages need less; nothing relies on them. */
-static uint64_t kernel_per_page(uint32_t n_nodes)
+static uint64_t kernel_per_page(uint32_t n_workers)
 {
-    return 8ull * (2 + n_nodes) + 10 + 24;
+    return 8ull * (2 + n_workers) + 10 + 24;
 }
-static uint64_t kernel_bytes(uint64_t segments, uint32_t n_nodes)
+static uint64_t kernel_bytes(uint64_t segments, uint32_t n_workers)
 {
-    return segments / 4096 * kernel_per_page(n_nodes) + 4096;
+    return segments / 4096 * kernel_per_page(n_workers) + 4096;
 }
 /* The most bytes of segments that fit into `left` with what the kernel takes for them. */
-static uint64_t without_kernel(uint64_t left, uint32_t n_nodes)
+static uint64_t without_kernel(uint64_t left, uint32_t n_workers)
 {
-    uint64_t pages = left > 8192 ? (left - 8192) / (4096 + kernel_per_page(n_nodes)) : 0;
+    uint64_t pages = left > 8192 ? (left - 8192) / (4096 + kernel_per_page(n_workers)) : 0;
 
     return pages * 4096;
 }
@@ -82,15 +84,38 @@ static uint64_t worker_bytes(const struct plan_file *f, const struct geometry *g
     return g->n_nodes * (pairs * (f->n_ff * 4ull + 64) + 2 * 3 * tokens * f->n_embd * 4ull);
 }
 
+/* A card's worker is a node's in this; a real one's arrays lie on the card. The trunk's host besides keeps the
+ * rows of its own hits, prepared vectors for its threads, the copy of the table and what changes of it. */
+static uint64_t cards_bytes(const struct plan_file *f, const struct plan_ask *a, const struct geometry *g)
+{
+    uint64_t all = 0, experts = (uint64_t)g->n_layers * g->n_experts;
+
+    if (a->cards.emulated)
+        all = a->cards.n * worker_bytes(f, g) / g->n_nodes;
+    if (a->cards.trunk)
+        all += CALLS_IN_FLIGHT * (uint64_t)g->max_pairs * (g->n_embd * 4ull + 2 * sizeof(struct call_pair)) +
+               a->threads * 16ull * (f->n_embd * 16ull + f->n_ff * 20ull) + experts * 48;
+    return all + experts * 192; /* the policy's books of what lies there */
+}
+static uint64_t cards_processes(const struct plan_file *f, const struct plan_ask *a)
+{
+    uint64_t thread = THREAD_BYTES + THREAD_WIDE * (uint64_t)f->n_ff;
+
+    if (!a->cards.n)
+        return 0;
+    return a->cards.n * (a->cards.emulated ? PROCESS_BYTES + 2 * thread : CARD_PROCESS_BYTES) +
+           (a->cards.trunk + a->cards.emulated) * a->threads * thread;
+}
+
 /* The steward's books of experts: its policy's, its slabs', the ring of uses. */
 static uint64_t paging_bytes(const struct geometry *g)
 {
     return sizeof(struct uses) + (uint64_t)g->n_layers * g->n_experts * 192ull;
 }
 
-static uint64_t work_bytes(const struct plan_file *f, const struct plan *p)
+static uint64_t work_bytes(const struct plan_file *f, const struct plan_ask *a, const struct plan *p)
 {
-    return p->max_tokens * f->token_bytes + p->max_out * f->row_bytes + worker_bytes(f, &p->geo) +
+    return (a->cards.n ? cards_bytes(f, a, &p->geo) : 0) + p->max_tokens * f->token_bytes + p->max_out * f->row_bytes + worker_bytes(f, &p->geo) +
            paging_bytes(&p->geo) + f->n_vocab * 32ull; /* sampling */
 }
 
@@ -107,6 +132,19 @@ static uint64_t calls_all(const struct geometry *g)
     return sizeof(struct board) + MAX_PROCS * sizeof(struct bell) + calls_bytes(g) + amends_bytes(g) +
            orders_bytes(g) + CALLS_IN_FLIGHT * g->acts_half + pager_box_bytes(g) + tables_bytes(g) +
            g->n_nodes * outbox_bytes(g) + (8 + 2 * g->n_nodes) * 2 * 4096ull;
+}
+
+/* Each card's rings, two outboxes (one for a successor); steps, answers and program of a trunk that is elsewhere. */
+static uint64_t cards_segments(const struct plan_file *f, const struct plan_ask *a, const struct plan *p)
+{
+    const struct geometry *g = &p->geo;
+    uint64_t all = a->cards.n * (2 * outbox_bytes(g) + orders_bytes(g) + pager_box_bytes(g) + 4 * 2 * 4096ull) +
+                   a->cards.n_slots * sizeof(struct card_slot);
+
+    if (a->cards.trunk)
+        all += p->max_out * (uint64_t)f->n_vocab * sizeof(float) + p->max_tokens * sizeof(struct step_token) +
+               (uint64_t)g->n_layers * g->n_experts * sizeof(uint32_t) + PROGRAM_BYTES;
+    return all;
 }
 
 static void geometry_of(const struct plan_file *f, const struct plan_ask *a, struct plan *p)
@@ -147,8 +185,8 @@ static void pass_of(const struct plan_file *f, const struct plan_ask *a, uint64_
     if (a->every_row) /* every token of a pass may want its row */
         p->max_tokens = p->max_out;
     geometry_of(f, a, p);
-    p->bytes.work = work_bytes(f, p);
-    p->bytes.calls = calls_all(&p->geo);
+    p->bytes.work = work_bytes(f, a, p);
+    p->bytes.calls = calls_all(&p->geo) + cards_segments(f, a, p);
 }
 
 /* As asked, or as many as are worth it and take no more than their part. */
@@ -203,7 +241,7 @@ static int choose_experts(const struct plan_file *f, const struct plan_ask *a, c
 {
     uint32_t n = p->geo.n_nodes;
     uint64_t context = f->sequence_bytes + f->position_bytes * (a->n_ctx ? a->n_ctx : less(PLAN_CONTEXT, f->n_ctx_train));
-    uint64_t most = without_kernel(*left > context ? *left - context : 0, n), node;
+    uint64_t most = without_kernel(*left > context ? *left - context : 0, n + a->cards.n), node;
     struct slab_plan all;
     int rc = slab_plan(f->layer, f->n_layers, n, UINT64_MAX, &all, e);
 
@@ -232,7 +270,7 @@ static int choose_experts(const struct plan_file *f, const struct plan_ask *a, c
     rc = cut_experts(f, p, e);
     if (rc)
         return rc;
-    node = kernel_bytes(p->bytes.experts, n);
+    node = kernel_bytes(p->bytes.experts, n + a->cards.n);
     p->bytes.kernel += node;
     *left -= p->bytes.experts + node;
     return 0;
@@ -296,8 +334,10 @@ int plan_make(const struct plan_file *f, const struct plan_ask *a, const struct 
     *p = (struct plan){.bytes = {.trunk = f->trunk_bytes, .reserve = reserve_of(b)}};
     left = b->left - p->bytes.reserve;
     choose_passes(f, a, left, p);
-    p->bytes.kernel = kernel_bytes(f->trunk_bytes + p->bytes.calls, a->n_nodes);
-    p->bytes.process = (2 + a->n_nodes) * PROCESS_BYTES + PAGER_THREADS * READER_BYTES +
+    p->bytes.cards = a->cards.pools;
+    p->bytes.kernel = kernel_bytes(f->trunk_bytes + p->bytes.calls, a->n_nodes + a->cards.n) +
+                      kernel_bytes(a->cards.pools, 0);
+    p->bytes.process = (2 + a->n_nodes) * PROCESS_BYTES + cards_processes(f, a) + PAGER_THREADS * READER_BYTES +
                        (2 * a->threads + a->n_nodes) * (THREAD_BYTES + THREAD_WIDE * (uint64_t)f->n_ff);
     fixed = plan_taken(p);
     if (fixed > left)
@@ -316,5 +356,5 @@ uint64_t plan_taken(const struct plan *p)
 {
     const struct plan_bytes *b = &p->bytes;
 
-    return b->trunk + b->calls + b->work + b->context + b->experts + b->kernel + b->process;
+    return b->trunk + b->calls + b->work + b->context + b->experts + b->cards + b->kernel + b->process;
 }

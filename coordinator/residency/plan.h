@@ -37,6 +37,13 @@ struct plan_ask { /* the flags; 0: not given */
     uint32_t threads; /* of the trunk, and as many of all nodes together */
     int every_row;    /* logits of every token may be wanted */
     uint32_t rows;    /* else of so many at most; 0: of one */
+    struct plan_cards {
+        uint32_t n;       /* cards, each with a worker; 0: none */
+        int emulated;     /* 1: they compute with our processors, from pools in our memory */
+        int trunk;        /* 1: a worker of theirs executes the trunk */
+        uint32_t n_slots; /* of all */
+        uint64_t pools;   /* bytes of emulated cards' pools, all of them */
+    } cards;
 };
 struct plan_budget { /* what the machine gives */
     uint64_t left;   /* bytes that may still be taken by all processes together */
@@ -49,6 +56,7 @@ struct plan_bytes { /* adds up to plan_budget.left or less */
     uint64_t work;    /* buffers of a pass, the trunk's and the workers' */
     uint64_t context; /* keys and values, rotations */
     uint64_t experts; /* slabs */
+    uint64_t cards;   /* emulated cards' pools */
     uint64_t kernel;  /* page tables and the like of the segments, in every process */
     uint64_t process; /* stacks, libraries' data */
     uint64_t reserve; /* left alone */

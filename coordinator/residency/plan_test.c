@@ -95,6 +95,33 @@ static void test_sums_up(void)
     CHECK(planned > 200 && before == LAYERS * EXPERTS, "%u plans", planned);
 }
 
+/* Cards take their part: rings and a process each, emulated ones pools too, and the trunk's host its arrays. The
+ * parts stay within the limit, and the more cards there are the fewer experts RAM has. */
+static void test_cards(void)
+{
+    struct plan_file f = file_of(10 * MB, 1024);
+    struct plan_budget b = budget(700);
+    uint64_t before = UINT64_MAX, calls = 0;
+
+    f.n_layers = LAYERS;
+    for (uint32_t n = 0; n <= 4; n++)
+        for (int trunk = 0; trunk <= (n > 0); trunk++) {
+            struct plan_ask a = ask();
+            struct plan p;
+            struct err e = {0};
+            a.batch = 64; /* passes as large, so that they compare */
+            a.cards = (struct plan_cards){n, 1, trunk, 8 * n, n * 16 * MB};
+            CHECK(!plan_make(&f, &a, &b, &p, &e), "%u cards: %s", n, e.msg);
+            CHECK(plan_taken(&p) + p.bytes.reserve <= b.left, "%u cards: %llu of %llu", n,
+                  (unsigned long long)plan_taken(&p), (unsigned long long)b.left);
+            CHECK(p.bytes.cards == n * 16 * MB && (!calls || p.bytes.calls > calls), "%u cards: pools and rings", n);
+            CHECK(p.bytes.experts <= before, "%u cards leave more for experts", n);
+            before = p.bytes.experts;
+            calls = p.bytes.calls;
+        }
+    CHECK(before < UINT64_MAX);
+}
+
 /* What others live in is left more alone than a limit of our own. */
 static void test_reserve(void)
 {
@@ -177,6 +204,7 @@ int main(void)
 {
     test_everything_fits();
     test_sums_up();
+    test_cards();
     test_reserve();
     test_small_memory_makes_small_passes();
     test_nodes();
