@@ -14,6 +14,7 @@
 #include "coordinator/cli/output.h"
 #include "coordinator/cli/stop.h"
 #include "coordinator/cli/value.h"
+#include "coordinator/draft/decode.h"
 #include "coordinator/model/tokenizer.h"
 #include "coordinator/sample/sample.h"
 
@@ -22,6 +23,7 @@ struct run_flags {
     int escape, no_echo, ignore_eos, no_heat, warm_first;
     uint32_t n_ctx;
     int64_t n_predict; /* -1: no limit */
+    int64_t draft;     /* -1: as many as pay */
     /* sampling, as typed */
     double temp, top_p, min_p, repeat, frequency, presence;
     int64_t top_k, last_n;
@@ -67,6 +69,14 @@ static const struct flag run_table[] = {
      .max = 1 << 30,
      .shown = "the model's maximum, or what fits",
      .help = "tokens of the context: prompt and answer together; 0: the default"},
+    {.name = "draft",
+     .arg = "N",
+     .kind = FLAG_I64,
+     .at = AT(draft),
+     .min = 0,
+     .max = DRAFT_PLACES,
+     .shown = "as many as pay, at most 4",
+     .help = "tokens that the model's NextN block drafts for each step; 0: off. The text is the same"},
     {.name = "ignore-eos",
      .kind = FLAG_ON,
      .at = AT(ignore_eos),
@@ -167,8 +177,7 @@ struct run {
 
     /* inside the engine */
     struct engine *en;
-    struct sample_scratch scratch;
-    struct step_token *pass; /* engine_max_tokens */
+    struct decode decode;
     struct detok detok;
     char last_byte;  /* of what was written */
     const char *why; /* the answer ended: "end of text", "length", "context", "stopped" */
@@ -184,6 +193,7 @@ static void defaults(struct run_flags *f)
     sample_defaults(&s);
     *f = (struct run_flags){
         .n_predict = -1,
+        .draft = -1,
         .temp = s.temp,
         .top_k = s.top_k,
         .top_p = s.top_p,
@@ -297,71 +307,42 @@ static int write_text(struct run *r, const char *text, size_t n, struct err *e)
     return output_bytes(1, "standard output", text, n, e);
 }
 
-/* The whole prompt, in passes; the last row of logits, or NULL if it was stopped before. */
-static const float *read_in(struct run *r)
-{
-    uint32_t most = engine_max_tokens(r->en);
-    const float *logits = NULL;
-
-    for (size_t at = 0; at < r->n_prompt && !stop_asked();) {
-        struct step s = {.token = r->pass};
-        uint32_t last;
-
-        for (; s.n_tokens < most && at < r->n_prompt; at++)
-            r->pass[s.n_tokens++] = (struct step_token){r->ids.ids[at], (uint32_t)at, 0};
-        last = s.n_tokens - 1;
-        s.n_out = at == r->n_prompt;
-        s.out = &last;
-        logits = engine_step(r->en, &s);
-        if (at < r->n_prompt)
-            logits = NULL;
-    }
-    return logits;
-}
-
-/* One token more: chosen from logits, remembered, written. 1: the answer ends with it. */
-static int choose(struct run *r, const float *logits, struct err *e)
+/* One token more, written. 1: the answer ends with it. */
+static int choose(struct run *r, struct err *e)
 {
     uint32_t id;
     const char *text;
     size_t n;
-    int rc = sample_token(&r->settings, logits, r->scratch.n_vocab, r->ids.ids, r->ids.n, NULL,
-                          &r->scratch, &id, e);
+    int rc = decode_next(&r->decode, &id, e);
 
     if (rc)
         return rc;
-    r->ids.ids[r->ids.n++] = id;
+    r->ids.n++;
     if (token_is_eog(r->tok, id) && !r->flags.ignore_eos)
         return 1;
     detok_push(&r->detok, id, &text, &n);
     return write_text(r, text, n, e);
 }
 
-static int answer(struct run *r, const float *logits, struct err *e)
+static int answer(struct run *r, struct err *e)
 {
-    uint32_t n_ctx = engine_n_ctx(r->en), zero = 0;
+    uint32_t n_ctx = engine_n_ctx(r->en);
     int64_t left = r->flags.n_predict;
 
     for (;; left -= left > 0) {
-        struct step s = {.n_tokens = 1, .n_out = 1, .token = r->pass, .out = &zero};
         int rc;
 
         if (stop_asked() || !left || r->ids.n == n_ctx) {
             r->why = stop_asked() ? "stopped" : !left ? "length" : "context";
             return 0;
         }
-        if (!logits) {
-            r->pass[0] = (struct step_token){r->ids.ids[r->ids.n - 1], (uint32_t)(r->ids.n - 1), 0};
-            logits = engine_step(r->en, &s);
-        }
-        rc = choose(r, logits, e);
+        rc = choose(r, e);
         if (rc < 0)
             return rc;
         if (rc) {
             r->why = "end of text";
             return 0;
         }
-        logits = NULL;
     }
 }
 
@@ -387,13 +368,43 @@ static double per_second(uint64_t n, double seconds)
     return seconds > 0 ? (double)n / seconds : 0;
 }
 
+/* Tokens of the answer that the answer's own steps made: the first one came with the prompt. */
+static uint64_t in_steps(size_t n_answer)
+{
+    return n_answer ? n_answer - 1 : 0;
+}
+
+/* "; drafts ..." for the closing line: how many were right, what they gained. */
+static const char *draft_text(const struct run *r, char *out, size_t cap)
+{
+    const struct decode *d = &r->decode;
+    uint64_t drafted = 0, right = 0;
+    int n;
+
+    *out = 0;
+    for (int j = 0; j < DRAFT_PLACES; j++) {
+        drafted += d->count.drafted[j];
+        right += d->count.right[j];
+    }
+    if (!drafted)
+        return out;
+    n = snprintf(out, cap, "; drafts %llu of %llu right, %.2f tokens a step", (unsigned long long)right,
+                 (unsigned long long)drafted, decode_yield(d));
+    if (decode_gain(d) > 0)
+        n += snprintf(out + n, cap - (size_t)n, ", %.2f times as fast", decode_gain(d));
+    if (d->count.went_off)
+        snprintf(out + n, cap - (size_t)n, ", off %s as they cost more than they gain",
+                 draft_pays_off(&d->pays) ? "in the end," : "at times,");
+    return out;
+}
+
 /* Times are the answer's; with no answer, the prompt's. */
 static void closing_line(const struct run *r, size_t n_answer)
 {
     const struct phase *a = &r->answer_phase, *p = n_answer ? a : &r->prompt_phase;
     const char *dim = stderr_colour() ? "\033[2m" : "", *plain = *dim ? "\033[0m" : "";
     uint64_t tokens = n_answer ? n_answer : r->n_prompt;
-    char size[32];
+    char size[32], drafts[200];
 
     if (isatty(1) && r->last_byte != '\n')
         (void)!write(1, "\n", 1);
@@ -402,11 +413,11 @@ static void closing_line(const struct run *r, size_t n_answer)
                 engine_n_ctx(r->en));
     fprintf(stderr,
             "%sconclave: prompt %zu tokens, %.1f tokens/s; answer %zu tokens, %.1f tokens/s; "
-            "experts %.3f s, trunk %.3f s, waiting %.3f s, other %.3f s; %s a token from the file; seed "
+            "experts %.3f s, trunk %.3f s, waiting %.3f s, other %.3f s; %s a token from the file%s; seed "
             "%llu%s\n",
             dim, r->n_prompt, per_second(r->n_prompt, r->prompt_phase.wall), n_answer,
-            per_second(a->steps, a->wall), p->experts, p->trunk, p->waiting, p->rest,
-            value_show_size(p->bytes_read / (tokens ? tokens : 1), size),
+            per_second(in_steps(n_answer), a->wall), p->experts, p->trunk, p->waiting, p->rest,
+            value_show_size(p->bytes_read / (tokens ? tokens : 1), size), draft_text(r, drafts, sizeof drafts),
             (unsigned long long)r->settings.seed, plain);
 }
 
@@ -414,6 +425,36 @@ static void put(struct json_out *j, const char *key, double v)
 {
     json_key(j, key);
     json_put_f64(j, v);
+}
+
+static void put_counts(struct json_out *j, const char *key, const uint64_t *n)
+{
+    json_key(j, key);
+    json_open_array(j);
+    for (int i = 0; i < DRAFT_PLACES && n[i]; i++)
+        json_put_u64(j, n[i]);
+    json_close_array(j);
+}
+
+static void put_drafts(struct json_out *j, const struct decode *d)
+{
+    uint64_t right = 0;
+
+    for (int i = 0; i < DRAFT_PLACES; i++)
+        right += d->count.right[i];
+    json_key(j, "drafts");
+    json_open_object(j);
+    put(j, "most", d->o.drafts);
+    put(j, "steps", (double)d->count.steps);
+    put(j, "accepted", (double)right);
+    put_counts(j, "looked_at", d->count.drafted);
+    put_counts(j, "right", d->count.right);
+    put(j, "tokens_per_step", decode_yield(d));
+    put(j, "gain", decode_gain(d));
+    put(j, "draft_ms", 1e3 * d->count.draft_s);
+    put(j, "went_off", (double)d->count.went_off);
+    put(j, "now", d->o.fixed ? d->o.drafts : d->pays.now);
+    json_close_object(j);
 }
 
 static int write_stats(struct run *r, size_t n_answer, const struct engine_stats *s, struct err *e)
@@ -452,16 +493,22 @@ static int write_stats(struct run *r, size_t n_answer, const struct engine_stats
     put(j, "prompt_per_second", per_second(r->n_prompt, r->prompt_phase.wall));
     put(j, "predicted_n", (double)n_answer);
     put(j, "predicted_ms", 1e3 * r->answer_phase.wall);
-    put(j, "predicted_per_second", per_second(r->answer_phase.steps, r->answer_phase.wall));
+    put(j, "predicted_per_second", per_second(in_steps(n_answer), r->answer_phase.wall));
     json_close_object(j);
     stats_put_phase(j, "prompt", &r->prompt_phase, r->n_prompt);
-    stats_put_phase(j, "answer", &r->answer_phase, r->answer_phase.steps);
+    stats_put_phase(j, "answer", &r->answer_phase, in_steps(n_answer));
+    put_drafts(j, &r->decode);
     json_close_object(j);
     rc = json_text(j, &text, &n, e);
     if (!rc && !(rc = output_write(&r->engine.stats_file, text, n, e)))
         rc = output_write(&r->engine.stats_file, "\n", 1, e);
     json_out_free(j);
     return rc;
+}
+
+static struct decode_options draft_options(const struct run_flags *f)
+{
+    return (struct decode_options){.drafts = f->draft < 0 ? DRAFTS_MOST : (uint32_t)f->draft, .fixed = f->draft >= 0};
 }
 
 static int check_in_engine(struct run *r, struct err *e)
@@ -479,19 +526,16 @@ static int check_in_engine(struct run *r, struct err *e)
                            r->ids.ids[i], engine_model(r->en)->n_vocab);
     room = n_ctx; /* the text never gets longer */
     ids = realloc(r->ids.ids, room * sizeof *ids);
-    r->pass = malloc(engine_max_tokens(r->en) * sizeof *r->pass);
-    if (ids)
-        r->ids.ids = ids;
-    if (!ids || !r->pass)
+    if (!ids)
         return err_set(e, -ENOMEM, "no memory for %zu tokens", room);
-    return sample_scratch_init(&r->scratch, engine_model(r->en)->n_vocab, e);
+    r->ids.ids = ids;
+    return decode_open(&r->decode, r->en, &r->settings, draft_options(&r->flags), ids, r->n_prompt, e);
 }
 
 static int go_on(struct run *r, struct engine *en, struct err *e)
 {
     struct engine_stats s[3];
     double t[3];
-    const float *logits;
     const char *text;
     size_t n;
     int rc;
@@ -506,10 +550,11 @@ static int go_on(struct run *r, struct engine *en, struct err *e)
         return 1;
     engine_stats(en, &s[0]);
     t[0] = seconds_now();
-    logits = read_in(r);
+    if (decode_prompt(&r->decode, stop_asked, e) < 0)
+        return 1;
     t[1] = seconds_now();
     engine_stats(en, &s[1]);
-    rc = answer(r, logits, e);
+    rc = answer(r, e);
     detok_flush(&r->detok, &text, &n);
     if (rc || write_text(r, text, n, e))
         return 1;
@@ -565,14 +610,15 @@ int cmd_run(int argc, char **argv)
     o.n_ctx = r.flags.n_ctx;
     o.heat = !r.flags.no_heat;
     o.warm_first = r.flags.warm_first;
+    o.drafts = draft_options(&r.flags).drafts;
+    o.drafts_asked = r.flags.draft > 0;
     status = engine_run(&o, body, &r, &e);
 done:
     if (engine_flags_close(&r.engine, &e) && !status)
         status = 1;
     if (status == 1)
         report_error(&e);
-    sample_scratch_free(&r.scratch);
-    free(r.pass);
+    decode_close(&r.decode);
     free(r.never);
     free(r.ids.ids);
     free(r.text);

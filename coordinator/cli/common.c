@@ -229,7 +229,7 @@ double seconds_now(void)
 struct phase phase_between(const struct engine_stats *a, const struct engine_stats *b, double wall)
 {
     struct phase p = {.wall = wall};
-    double step = 1e-9 * (double)(b->step_ns - a->step_ns),
+    double step = 1e-9 * (double)(b->step_ns - a->step_ns + b->draft_ns - a->draft_ns),
            wait = 1e-9 * (double)(b->wait_ns - a->wait_ns);
 
     for (uint32_t i = 0; i < b->n_workers; i++) {

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Drafts of the NextN block: the text is byte for byte that without them, greedy and sampled with penalties,
+whatever the number of drafts, batch, nodes and --ram; acceptance as in the references; rejections at every
+place, and all drafts right, among the steps."""
+import json
+import os
+import sys
+import tempfile
+
+sys.path.insert(0, "tests/lib")
+from conclave import DEMO, Checks, conclave  # noqa: E402
+
+MODEL = DEMO + "/story-glm5next-f16.gguf"
+STEPS = {"short": 50, "mid": 50, "long": 49}  # tests/demo/ref/case.json: 96 tokens, one draft a step
+check = Checks()
+
+
+def run(prompt, *args):
+    """(text, statistics), or None."""
+    with tempfile.TemporaryDirectory() as d:
+        stats = os.path.join(d, "stats")
+        p = conclave("run", "-m", MODEL, "-p", prompt["text"], "--no-display-prompt", "--stats", stats, *args)
+        what = "%s %s" % (prompt["name"], " ".join(map(str, args)))
+        if not check(p.returncode == 0, "%s: %s" % (what, p.stderr.decode(errors="replace")[-300:])):
+            return None
+        return p.stdout, json.load(open(stats)), p.stderr.decode(errors="replace"), what
+
+
+with open(DEMO + "/ref/case.json") as f:
+    prompts = json.load(f)["prompts"]
+ends = {}  # drafts of a step -> how many were right, of all steps
+for prompt in prompts:
+    base = run(prompt, "-n", 96, "--temp", 0, "--kv", "f32", "--draft", 0)
+    if not base:
+        continue
+    check(base[0].decode() == prompt["greedy_text"], "%s: another text: %r" % (base[3], base[0]))
+    check("drafts" not in base[2], "%s: drafts in the closing line: %s" % (base[3], base[2]))
+    for args in (("--draft", 1), ("--draft", 2), ("--draft", 4, "-t", 1), (), ("--draft", 4, "--nodes", 2, "--ram", "800K"),
+                 ("--draft", 3, "--batch", 2)):
+        r = run(prompt, "-n", 96, "--temp", 0, "--kv", "f32", *args)
+        if not r:
+            continue
+        check(r[0] == base[0], "%s: another text: %r" % (r[3], r[0]))
+        if args != ("--draft", 1):
+            continue
+        d = r[1]["drafts"]
+        check((d["steps"], d["accepted"]) == (STEPS[prompt["name"]], 46) and prompt["speculation"]["accepted"] == 46,
+              "%s: %s" % (r[3], d))
+        check("46 of %d right" % STEPS[prompt["name"]] in r[2], "%s: closing line: %s" % (r[3], r[2]))
+    sampled = ("-n", 120, "--temp", 1.2, "--top-k", 0, "--repeat-penalty", 1.1, "--presence-penalty", 0.3,
+               "--frequency-penalty", 0.1, "--ignore-eos")
+    for seed in (1, 2):
+        base = run(prompt, *sampled, "--seed", seed, "--draft", 0)
+        for args in (("--draft", 1), ("--draft", 2), ("--draft", 4), ("--draft", 8, "--nodes", 2), ()):
+            r = run(prompt, *sampled, "--seed", seed, *args)
+            if not r or not base:
+                continue
+            check(r[0] == base[0], "%s: another text: %r, not %r" % (r[3], r[0], base[0]))
+            d, k = r[1]["drafts"], args[1] if args else 0
+            seen, right = d["looked_at"] + [0] * 9, d["right"] + [0] * 9
+            for place in range(k):  # steps that ended with the draft at this place, and those with none wrong
+                ends.setdefault(k, [0] * (k + 1))[place] += seen[place] - right[place]
+            if k:
+                ends[k][k] += right[k - 1]
+print(ends)
+for k in (1, 2, 4):
+    check(all(ends.get(k, [0])), "%d drafts: steps by the place of the first wrong one: %s" % (k, ends.get(k)))
+# the end of the context, of the answer, and of a prompt of one token
+first = {"name": "one token", "text": "The"}
+for n_ctx, n in ((24, -1), (25, -1), (40, 7), (12, 1), (12, 0)):
+    texts = [run(first, "-c", n_ctx, "-n", n, "--temp", 0, "--draft", d, "--ignore-eos") for d in (0, 1, 4)]
+    check(all(t and t[0] == texts[0][0] for t in texts), "-c %d -n %d: other texts: %s" % (n_ctx, n, [t and t[0] for t in texts]))
+p = conclave("run", "-m", DEMO + "/story-moe-q4_k_m.gguf", "-p", "The", "-n", 4, "--draft", 2)
+check(p.returncode == 0 and b"no NextN block" in p.stderr, "a model without the block: %s" % p.stderr)
+p = conclave("run", "-m", MODEL, "-p", "The", "-n", 4, "--draft", 17)
+check(p.returncode == 2 and b"--draft" in p.stderr, "--draft 17: %d %s" % (p.returncode, p.stderr))
+check.end()
