@@ -46,6 +46,7 @@ struct engine {
     struct card_plan cards;
     uint8_t *card_size_of; /* by layer */
     struct card_channel channel[MAX_CARDS];
+    struct life life[MAX_CARDS]; /* of each card's workers */
     struct pieces pieces;
     uint32_t threads, n_nodes;
     struct expert_layer *layer;
@@ -65,11 +66,11 @@ struct engine {
     struct moe *moe; /* the trunk is executed here ... */
     struct exec *exec;
     struct trunk_host *host; /* ... or by a card's worker */
-    char host_name[32];
     int host_cpu[MACHINE_MAX_CPUS];
+    _Atomic uint64_t here;     /* steps that we execute in place of a card that was left out << 32 | the last one's tokens */
     uint64_t told_record;      /* of the steward's thread: last one whose tokens `uses` knows */
     uint32_t *told_uses;       /* ... and the own hits that it knows, as answer_uses counts them */
-    struct step_token *feed; /* max_tokens, of engine_feed */
+    struct step_token *feed, *replay; /* max_tokens, of engine_feed; and to be played again */
     struct team *team;
     _Atomic uint64_t disk_call;
     _Atomic uint32_t step_open; /* of an executor on a real card, which rings nobody */
@@ -312,8 +313,10 @@ static int choose_sizes(struct engine *en, struct err *e)
         .position_bytes = need.position,
         .sequence_bytes = need.sequence,
     };
+    const char *call_tokens = getenv("CONCLAVE_CALL_TOKENS"); /* tests: calls that small models do not need */
     struct plan_ask a = {.ram = o->ram, .n_ctx = o->n_ctx, .batch = o->batch, .n_nodes = en->n_nodes,
-                         .threads = en->threads, .every_row = o->every_row, .rows = 1 + en->drafts};
+                         .threads = en->threads, .every_row = o->every_row, .rows = 1 + en->drafts,
+                         .call_tokens = call_tokens ? (uint32_t)strtoul(call_tokens, NULL, 10) : 0};
     struct plan_budget b;
     int rc;
 
@@ -500,11 +503,10 @@ static size_t expert_segs(struct engine *en, uint32_t self, struct worker_seg *s
 }
 
 /* ... and a card's worker besides. Room for CARD_SEGS. */
-#define CARD_SEGS (EXPERT_SEGS + 4)
-_Static_assert(CARD_SEGS <= TRUNK_HOST_SEGS, "a child takes so many");
-static size_t card_segs(void *arg, uint32_t outbox, struct worker_seg *s)
+#define CARD_SEGS (EXPERT_SEGS + 4 + TRUNK_HOST_SEGS)
+_Static_assert(CARD_SEGS <= CHILD_SEGS, "a child takes so many");
+static size_t card_segs(struct engine *en, uint32_t outbox, struct worker_seg *s)
 {
-    struct engine *en = arg;
     size_t n = expert_segs(en, outbox, s);
     const struct card_chosen *real = en->real.n ? &en->real.card[outbox_card(outbox)] : NULL;
 
@@ -514,8 +516,11 @@ static size_t card_segs(void *arg, uint32_t outbox, struct worker_seg *s)
 
     s[n++] = (struct worker_seg){&en->card_orders[outbox_card(outbox)], 0};
     s[n++] = (struct worker_seg){&en->card_answers[outbox_card(outbox)], 1};
-    if ((int)outbox_card(outbox) == en->trunk_card)
+    if ((int)outbox_card(outbox) == en->trunk_card) {
         s[n++] = (struct worker_seg){&en->trunk, 0};
+        trunk_host_segs(en->host, s + n);
+        n += TRUNK_HOST_SEGS;
+    }
     tracer_give(en->tracer, card_outbox(outbox_card(outbox), 0), "", s, &n, NULL); /* made by make_card */
     return n;
 }
@@ -534,23 +539,85 @@ static void card_device(const struct engine *en, uint32_t c, char device[16])
         snprintf(device, 16, "%u", en->real.card[c].device);
 }
 
-static int start_card(struct engine *en, uint32_t c, struct err *e)
+static void on_board(struct engine *en, const struct worker *w)
 {
-    struct worker_seg s[CARD_SEGS];
-    struct worker *w = &en->worker[en->n_workers];
-    size_t n = card_segs(en, card_outbox(c, 0), s);
-    char name[32], device[16];
-    int rc;
+    struct board_proc *p = &board_of(en)->proc[w->outbox];
 
-    card_name(en, c, name);
-    card_device(en, c, device);
-    rc = spawn_worker("conclave-gpu", name, card_outbox(c, 0), s, n, w, e);
+    atomic_store(&p->pid, (uint32_t)w->pid);
+    atomic_store(&p->role, w->outbox == PAGER_SLOT ? 2 : outbox_is_card(w->outbox) ? 3 : 1);
+    atomic_store(&p->alive, 1);
+}
+
+/* A card's worker, the first or a successor: it begins behind both rings as they are now. */
+static int start_card(struct engine *en, uint32_t c, struct worker *w, struct err *e)
+{
+    uint32_t outbox = card_outbox(c, en->life[c].number);
+    struct worker_seg s[CARD_SEGS];
+    size_t n = card_segs(en, outbox, s);
+    struct calls *calls = en->calls.base;
+    struct amends *amends = en->amends.base;
+    struct ctl_msg m = {.kind = CTL_START,
+                        .a = atomic_load_explicit(&calls->head, memory_order_acquire),
+                        .b = atomic_load_explicit(&amends->head, memory_order_acquire)};
+    char trunk[CTL_TEXT / 2] = "", device[16];
+    int rc = spawn_worker("conclave-gpu", en->life[c].name, outbox, s, n, w, e);
+
     if (rc)
         return rc;
-    en->n_workers++;
-    rc = ctl_sendf(w->ctl, CTL_START, 0, "card=%u device=%s threads=%u cpus=- shared=1", c, device,
-                   card_threads(en));
-    return rc ? spawn_wait_ready(w, e) : 0;
+    card_device(en, c, device);
+    if ((int)c == en->trunk_card)
+        trunk_host_says(en->host, trunk, sizeof trunk, &m.a);
+    snprintf(m.text, sizeof m.text, "card=%u device=%s%s threads=%u cpus=- shared=1", c, device, trunk,
+             card_threads(en));
+    ctl_send(w->ctl, &m, -1); /* it has gone: its last words follow */
+    return 0;
+}
+static int start_first(struct engine *en, uint32_t c, struct err *e)
+{
+    int rc;
+
+    card_name(en, c, en->life[c].name);
+    rc = start_card(en, c, &en->worker[en->n_workers], e);
+    if (!rc)
+        en->life[c].pid = (int)en->worker[en->n_workers++].pid;
+    return rc;
+}
+
+/* ---- successors of cards' workers ---- */
+
+static int start_successor(void *arg, uint32_t c, struct worker *w, struct err *e)
+{
+    struct engine *en = arg;
+    int rc;
+
+    atomic_store(&board_of(en)->proc[w->outbox].alive, 0);
+    rc = start_card(en, c, w, e);
+    if (!rc)
+        on_board(en, w);
+    return rc;
+}
+static void ring_steward(void *arg)
+{
+    struct engine *en = arg;
+    struct bell *bells = en->bells.base;
+
+    bell_ring(&bells[PROC_STEWARD], &board_of(en)->asleep_steward);
+}
+
+static int start_watch(struct engine *en, struct err *e)
+{
+    struct watch_kept k = {.first = 1 + en->plan.geo.n_nodes,
+                           .life = en->life,
+                           .start = start_successor,
+                           .news = ring_steward,
+                           .arg = en};
+
+    for (size_t i = k.first; i < en->n_workers; i++) {
+        uint32_t c = outbox_card(en->worker[i].outbox);
+        k.card[k.n++] = c;
+        k.beat[c] = &en->channel[c].answers->heartbeat;
+    }
+    return watch_start(en->worker, en->n_workers, &k, en->o->verbose, &en->watch, e);
 }
 
 static int start_node(struct engine *en, uint32_t k, struct err *e)
@@ -585,13 +652,10 @@ static int start_workers(struct engine *en, struct err *e)
     }
     for (uint32_t c = 0; !rc && c < en->cards.n_cards; c++)
         if ((int)c != en->trunk_card) /* that one starts when the trunk is loaded */
-            rc = start_card(en, c, e);
+            rc = start_first(en, c, e);
     for (size_t i = 0; !rc && i < en->n_workers; i++) {
-        struct board_proc *p = &board_of(en)->proc[en->worker[i].outbox];
         rc = spawn_wait_ready(&en->worker[i], e);
-        atomic_store(&p->pid, (uint32_t)en->worker[i].pid);
-        atomic_store(&p->role, !i ? 2 : en->worker[i].outbox < PROC_FIRST_CARD ? 1 : 3);
-        atomic_store(&p->alive, 1);
+        on_board(en, &en->worker[i]);
     }
     return rc;
 }
@@ -711,12 +775,17 @@ static void told_steps(void *arg)
 {
     struct engine *en = arg;
     _Atomic uint32_t *uses;
-    uint64_t record;
+    uint64_t record, here;
     uint32_t n_tokens;
 
     if (!en->uses || !en->host)
         return;
+    here = atomic_load_explicit(&en->here, memory_order_acquire);
     n_tokens = trunk_host_tokens(en->host, &record);
+    if (here) {
+        record = here >> 32 | 1ull << 63;
+        n_tokens = (uint32_t)here;
+    }
     if (record == en->told_record)
         return;
     en->told_record = record;
@@ -741,19 +810,6 @@ static void told_call(void *arg, const struct call *c)
         uses_note(en->uses, c->head.layer, c->items[i].expert, c->items[i].n_pairs);
 }
 
-static void host_lost(void *arg)
-{
-    struct engine *en = arg;
-
-    paging_card_lost(en->paging, (uint32_t)en->trunk_card);
-}
-static void host_back(void *arg, uint32_t outbox)
-{
-    struct engine *en = arg;
-
-    paging_card_back(en->paging, (uint32_t)en->trunk_card, outbox);
-}
-
 static int start_host(struct engine *en, struct err *e)
 {
     struct trunk_host_config c = {
@@ -761,15 +817,7 @@ static int start_host(struct engine *en, struct err *e)
         .board = en->board.base,
         .bells = en->bells.base,
         .calls = en->calls.base,
-        .amends = en->amends.base,
-        .card = (uint32_t)en->trunk_card,
-        .device = "emu",
-        .name = en->host_name,
-        .expert_threads = card_threads(en),
-        .segs = card_segs,
-        .lost = host_lost,
-        .back = host_back,
-        .arg = en,
+        .life = &en->life[en->trunk_card],
         .prog = en->prog,
         .at = en->weight_at,
         .kv = en->o->kv,
@@ -777,16 +825,21 @@ static int start_host(struct engine *en, struct err *e)
         .cpu = en->host_cpu,
         .open = en->real.n ? &en->step_open : NULL,
         .watch = &en->watch,
-        .verbose = en->o->verbose,
     };
+    struct worker *w = &en->worker[en->n_workers];
+    int rc;
 
-    card_name(en, c.card, en->host_name);
     en->told_uses = calloc((size_t)en->plan.geo.n_layers * en->plan.geo.n_experts, sizeof *en->told_uses);
     if (!en->told_uses)
         return err_set(e, -ENOMEM, "no memory for the experts' uses");
     for (uint32_t i = 0; i < en->threads && i < MACHINE_MAX_CPUS; i++)
         en->host_cpu[i] = en->machine.cpu[i % en->machine.n_cpus];
-    return trunk_host_open(&c, &en->host, e);
+    en->life[en->trunk_card].hosts = 1;
+    if ((rc = trunk_host_open(&c, &en->host, e)) || (rc = start_first(en, (uint32_t)en->trunk_card, e)))
+        return rc;
+    rc = spawn_wait_ready(w, e);
+    on_board(en, w);
+    return rc;
 }
 
 static struct moe_told told(struct engine *en)
@@ -805,6 +858,50 @@ static uint32_t churn_asked(void)
     const char *v = getenv("CONCLAVE_CARD_CHURN_US");
 
     return v ? (uint32_t)strtoul(v, NULL, 10) : 0;
+}
+
+/* The trunk's executor in this process. first: number of its first call. */
+static int open_executor(struct engine *en, uint64_t first, struct err *e)
+{
+    const struct geometry *g = &en->plan.geo;
+    struct moe_config mc = {
+        .geo = g,
+        .board = en->board.base,
+        .calls = en->calls.base,
+        .amends = en->amends.base,
+        .tables = en->tables.base,
+        .bells = en->bells.base,
+        .acts = en->acts.base,
+        .outbox = en->box,
+        .disk_call = &en->disk_call,
+        .first = first,
+        .rings = !away(en), /* else the steward does, and tells who uses what */
+        .shared = 1,
+        .timeline = en->timeline,
+        .lane = TIMELINE_LEADER,
+    };
+    struct exec_config xc = {
+        .prog = en->prog,
+        .max_tokens = en->plan.max_tokens,
+        .max_out = en->plan.max_out,
+        .n_ctx = en->plan.n_ctx,
+        .n_seqs = 1,
+        .kv = en->o->kv,
+    };
+    int rc;
+
+    for (uint32_t k = 0; k < g->n_nodes; k++)
+        mc.owner[k] = PROC_FIRST_WORKER + k;
+    mc.n_cards = en->cards.n_cards;
+    for (uint32_t c = 0; c < en->cards.n_cards; c++)
+        mc.card_slot0[c] = en->cards.slot0[c];
+    if (!away(en))
+        mc.told = told(en);
+    if ((rc = moe_open(&mc, &en->moe, e)))
+        return rc;
+    xc.weight = en->weights.at;
+    xc.moe = en->moe;
+    return exec_open(&xc, &en->exec, e);
 }
 
 static int start_trunk(struct engine *en, struct err *e)
@@ -829,51 +926,24 @@ static int start_trunk(struct engine *en, struct err *e)
         .cards = &en->cards,
         .card_size_of = en->card_size_of,
         .card = en->channel,
+        .life = en->life,
         .trunk_card = en->trunk_card,
         .step_open = &en->step_open,
         .churn_us = churn_asked(),
     };
-    struct moe_config mc = {
-        .geo = g,
-        .board = en->board.base,
-        .calls = en->calls.base,
-        .amends = en->amends.base,
-        .tables = en->tables.base,
-        .bells = en->bells.base,
-        .acts = en->acts.base,
-        .outbox = en->box,
-        .disk_call = &en->disk_call,
-        .first = 1,
-        .rings = 1,
-        .shared = 1,
-        .timeline = en->timeline,
-        .lane = TIMELINE_LEADER,
-    };
-    struct exec_config xc = {
-        .prog = en->prog,
-        .max_tokens = en->plan.max_tokens,
-        .max_out = en->plan.max_out,
-        .n_ctx = en->plan.n_ctx,
-        .n_seqs = 1,
-        .kv = en->o->kv,
-    };
     int rc;
 
     en->feed = calloc(en->plan.max_tokens, sizeof *en->feed);
-    if (!en->feed)
+    en->replay = calloc(en->plan.max_tokens, sizeof *en->replay);
+    if (!en->feed || !en->replay)
         return err_set(e, -ENOMEM, "no memory for a pass of %u tokens", en->plan.max_tokens);
     if ((!en->plan.slabs.resident || en->cards.n_cards) && (rc = start_memory(en, e)))
         return rc;
     for (uint32_t k = 0; k < g->n_nodes; k++)
-        mc.owner[k] = pc.owner[k] = PROC_FIRST_WORKER + k;
-    mc.n_cards = en->cards.n_cards;
-    for (uint32_t c = 0; c < en->cards.n_cards; c++) {
-        mc.card_slot0[c] = en->cards.slot0[c];
-    }
+        pc.owner[k] = PROC_FIRST_WORKER + k;
     pc.uses = en->uses;
     pc.ahead = en->ahead;
     prefetch_start(&en->prefetch, en->ahead ? en->o->prefetch : PREFETCH_OFF);
-    mc.told = told(en);
     pc.heat = en->heat;
     if (away(en)) {
         pc.taken = told_call;
@@ -881,17 +951,12 @@ static int start_trunk(struct engine *en, struct err *e)
         pc.arg = en;
         if ((rc = start_host(en, e))) /* orders wait for it; no step goes out before the steward follows */
             return rc;
+        pc.step = trunk_host_word(en->host);
     }
-    if ((rc = watch_start(en->worker, en->n_workers, en->o->verbose, &en->watch, e)) ||
+    if ((rc = start_watch(en, e)) ||
         (rc = paging_start(&pc, &en->paging, e)))
         return rc;
-    if (away(en))
-        return 0;
-    if ((rc = moe_open(&mc, &en->moe, e)))
-        return rc;
-    xc.weight = en->weights.at;
-    xc.moe = en->moe;
-    return exec_open(&xc, &en->exec, e);
+    return away(en) ? 0 : open_executor(en, 1, e);
 }
 
 /* ---- life ---- */
@@ -1080,13 +1145,13 @@ static void not_open(struct seg *s)
 
 static void close_all(struct engine *en)
 {
-    trunk_host_close(en->host);
     exec_close(en->exec);
     moe_close(en->moe);
     paging_stop(en->paging);
     heat_keeper_close(en->heat);
     watch_stop(en->watch);
     spawn_end(en->worker, en->n_workers);
+    trunk_host_close(en->host);
     each_seg(en, seg_close);
     if (en->prog)
         weights_close(&en->weights);
@@ -1094,6 +1159,7 @@ static void close_all(struct engine *en)
     free(en->uses);
     free(en->ahead);
     free(en->feed);
+    free(en->replay);
     free(en->told_uses);
     free(en->card_size_of);
     free(en->trunk_off);
@@ -1207,6 +1273,38 @@ static void judge_prefetch(struct engine *en, uint64_t ns)
              en->prefetch.gain < 0 ? "cost" : "saved", 100 * fabs(en->prefetch.gain));
 }
 
+/* The card that had the trunk is left out: from now on it is executed here, with the state that it had. */
+static void take_trunk(struct engine *en)
+{
+    struct err e = {0};
+    uint32_t n;
+    const uint32_t *id = trunk_host_sequence(en->host, &n);
+
+    if (weights_open(en->prog, en->trunk.base, en->weight_at, &en->weights, &e) ||
+        open_executor(en, trunk_host_next_call(en->host), &e))
+        watch_fatal(en->watch, "the trunk cannot be executed here either: %s", e.msg);
+    for (uint32_t at = 0; at < n;) {
+        uint32_t k = 0;
+        for (; k < en->plan.max_tokens && at < n; k++, at++)
+            en->replay[k] = (struct step_token){id[at], at, 0};
+        struct step s = {.n_tokens = k, .token = en->replay};
+        exec_step(en->exec, en->team, &s);
+    }
+}
+
+static const float *step(struct engine *en, const struct step *s)
+{
+    const float *logits = en->exec ? NULL : trunk_host_step(en->host, s);
+
+    if (logits)
+        return logits;
+    if (!en->exec)
+        take_trunk(en);
+    if (en->host)
+        atomic_store_explicit(&en->here, (en->steps + 1) << 32 | s->n_tokens, memory_order_release);
+    return exec_step(en->exec, en->team, s);
+}
+
 const float *engine_step(struct engine *en, const struct step *s)
 {
     uint64_t start = now_ns();
@@ -1217,7 +1315,7 @@ const float *engine_step(struct engine *en, const struct step *s)
         assert(s->token[t].id < en->m->n_vocab && s->token[t].pos < en->plan.n_ctx && !s->token[t].seq);
     for (uint32_t i = 0; i < s->n_out; i++)
         assert(s->out[i] < s->n_tokens);
-    logits = en->host ? trunk_host_step(en->host, s) : exec_step(en->exec, en->team, s);
+    logits = step(en, s);
     timeline_end(&en->timeline, TIMELINE_LEADER, TIMELINE_STEP, start, en->steps + 1, s->n_tokens, s->n_out);
     start = now_ns() - start;
     en->step_ns += start;
@@ -1289,14 +1387,14 @@ static void host_stats(const struct engine *en, struct engine_stats *s)
 {
     const struct answer_counters *a = &trunk_host_answers(en->host)->count;
 
-    s->call_ns = atomic_load(&a->call_ns);
-    s->wait_ns = atomic_load(&a->wait_ns);
-    s->calls = atomic_load(&a->calls);
-    s->items = atomic_load(&a->items);
-    s->disk_items = atomic_load(&a->disk_items);
-    s->card_items = atomic_load(&a->card_items);
+    s->call_ns += atomic_load(&a->call_ns);
+    s->wait_ns += atomic_load(&a->wait_ns);
+    s->calls += atomic_load(&a->calls);
+    s->items += atomic_load(&a->items);
+    s->disk_items += atomic_load(&a->disk_items);
+    s->card_items += atomic_load(&a->card_items);
     s->own_items = atomic_load(&a->own_items);
-    s->net_finds = atomic_load(&a->net_finds);
+    s->net_finds += atomic_load(&a->net_finds);
 }
 
 /* Another process wrote them: names come from a table of ours. */
@@ -1315,6 +1413,7 @@ static void worker_stats(const struct engine *en, const struct worker *from, con
 {
     struct engine_worker *w = &s->worker[s->n_workers++];
     const struct outbox *b = from->outbox == PAGER_SLOT ? NULL : en->box[from->outbox];
+    struct card_past past = {0}; /* of the card's workers before this one */
 
     snprintf(w->name, sizeof w->name, "%s", from->name);
     w->pid = (int)from->pid;
@@ -1323,18 +1422,19 @@ static void worker_stats(const struct engine *en, const struct worker *from, con
     if (w->card >= 0) {
         w->came = cards->came[w->card];
         w->held = cards->held[w->card];
+        past = cards->past[w->card];
     }
     if (!b)
         return;
-    w->calls = atomic_load(&b->count.calls);
-    w->items = atomic_load(&b->count.items);
-    w->rows = atomic_load(&b->count.rows);
-    w->weight_bytes = atomic_load(&b->count.weight_bytes);
-    w->work_ns = atomic_load(&b->count.work_ns);
-    w->sleeps = atomic_load(&b->count.sleeps);
-    w->declined = atomic_load(&b->count.declined);
-    w->amended = atomic_load(&b->count.amended);
-    s->net_finds += atomic_load(&b->count.net_finds);
+    w->calls = past.calls + atomic_load(&b->count.calls);
+    w->items = past.items + atomic_load(&b->count.items);
+    w->rows = past.rows + atomic_load(&b->count.rows);
+    w->weight_bytes = past.weight_bytes + atomic_load(&b->count.weight_bytes);
+    w->work_ns = past.work_ns + atomic_load(&b->count.work_ns);
+    w->sleeps = past.sleeps + atomic_load(&b->count.sleeps);
+    w->declined = past.declined + atomic_load(&b->count.declined);
+    w->amended = past.amended + atomic_load(&b->count.amended);
+    s->net_finds += past.net_finds + atomic_load(&b->count.net_finds);
 }
 
 void engine_stats(const struct engine *en, struct engine_stats *s)
@@ -1385,6 +1485,10 @@ void engine_stats(const struct engine *en, struct engine_stats *s)
     s->uploads = ps.cards.uploads;
     s->upload_bytes = ps.cards.upload_bytes;
     s->card_moves = ps.cards.left;
+    s->card_deaths = ps.cards.deaths;
+    s->card_successors = ps.cards.successors;
+    s->cards_out = ps.cards.out;
+    s->lost_items = ps.cards.lost_items;
     s->resident = en->plan.slabs.resident;
     s->places = s->resident ? en->plan.geo.n_slabs : ps.places; /* a slab of its own for each */
     s->residents = s->resident ? en->plan.geo.n_slabs : ps.residents;
@@ -1407,10 +1511,12 @@ void engine_stats(const struct engine *en, struct engine_stats *s)
     s->major_faults = major_faults((int)getpid());
     for (size_t i = 0; i < en->n_workers; i++)
         worker_stats(en, &en->worker[i], &ps.cards, s);
-    if (en->host) {
-        worker_stats(en, trunk_host_worker(en->host), &ps.cards, s);
+    if (en->host) { /* its worker was the last to start */
         s->worker[s->n_workers - 1].trunk = 1;
         s->worker[s->n_workers - 1].items += s->own_items;
+        s->host_successors = trunk_host_counters(en->host)->successors;
+        s->retired_calls = trunk_host_counters(en->host)->retired;
+        s->replayed_tokens = trunk_host_counters(en->host)->replayed;
     }
 }
 
@@ -1422,8 +1528,8 @@ void engine_print_processes(const struct engine *en)
     fprintf(stderr, "  pid %-8d coordinator   %s: %llu passes\n", (int)getpid(),
             en->host ? "sampling" : "trunk, routing, sampling", (unsigned long long)s.steps);
     if (en->host)
-        fprintf(stderr, "  pid %-8d %-13s trunk, routing: %llu calls\n", (int)trunk_host_worker(en->host)->pid,
-                trunk_host_worker(en->host)->name, (unsigned long long)s.calls);
+        fprintf(stderr, "  pid %-8d %-13s trunk, routing: %llu calls\n", (int)en->worker[en->n_workers - 1].pid,
+                en->worker[en->n_workers - 1].name, (unsigned long long)s.calls);
     for (uint32_t i = 0; i < s.n_workers; i++) {
         if (s.worker[i].card >= 0)
             fprintf(stderr, "  pid %-8d %-13s %llu calls, %llu experts computed, %llu rows; %llu experts lie there\n",

@@ -103,6 +103,10 @@ struct engine_stats {
     uint64_t own_items;             /* not published: it lay on the card whose worker executes the trunk */
     uint32_t n_cards, card_slots;   /* slots of all cards */
     uint64_t card_bytes;            /* of a card's pool */
+    uint32_t card_deaths, card_successors, cards_out; /* cards' workers that ended; that followed; cards left out */
+    uint64_t lost_items;            /* of those workers, in open calls: others were given them */
+    uint32_t host_successors;       /* of the trunk's host */
+    uint64_t retired_calls, replayed_tokens; /* its open calls at its death; tokens played again */
     uint64_t uploads, upload_bytes, card_moves; /* experts sent to cards; of these, in another's place */
     uint64_t demand_reads;          /* experts read because a call waited for them */
     uint64_t moves;                 /* experts that the policy took in */

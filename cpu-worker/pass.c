@@ -191,6 +191,7 @@ void shares_done(struct shares *s, const struct pass *p)
         }
         sh->state = SHARE_STAGED;
         sh->staged = 1;
+        fault_pass(FAULT_STAGE);
         stage_stamp(g, s->m->out, p->call->head.seq, it->item, it->share);
         s->ring_nodes = 1;
     }

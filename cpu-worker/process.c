@@ -119,6 +119,10 @@ int process_run(const struct child *c, const struct process_more *more, struct e
     }
     watching = 1;
     rc = team_run(st.threads, st.cpus, st.shared, worker_lead, &w);
+    if (rc < 0 && more) { /* the program's own threads may wait for what will not come */
+        ctl_sendf(c->ctl, CTL_ERROR, 0, "%s", e->msg);
+        _exit(1);
+    }
 done:
     if (watching) {
         pthread_cancel(thread);

@@ -9,7 +9,7 @@ struct process_more { /* what a program has besides */
     /* the segments are mapped and checked, nothing is computed yet; may fill in the maps' pool and the passer */
     int (*begin)(void *arg, const struct child *c, struct maps *m, const struct ctl_msg *start, struct passer *p,
                  struct err *e);
-    void (*beat)(void *arg); /* now and then, from a thread that waits for nothing; NULL: nobody */
+    void (*beat)(void *arg); /* about ten times a second, from the thread that hears the coordinator; NULL: nobody */
     void (*quit)(void *arg); /* it shall end: from another thread; NULL: nobody */
     void (*end)(void *arg); /* also after an error, and without a begin */
 };

@@ -81,6 +81,7 @@ void share_answer(struct shares *s, struct open_call *c, uint32_t item, uint32_t
     uint64_t n = c->copy.head.seq;
 
     shares_stamping(s);
+    fault_pass(FAULT_ITEM);
     sh->state = SHARE_IDLE;
     sh->made |= kind == STAMP_DONE;
     if (kind == STAMP_DECLINED)
@@ -159,6 +160,7 @@ void shares_ring(struct shares *s)
 
     if (!s->stamping)
         return;
+    fault_pass(FAULT_RING);
     atomic_thread_fence(memory_order_seq_cst);
     if (s->ring_trunk)
         bell_ring_fenced(&m->bells[PROC_TRUNK], &m->calls->asleep);

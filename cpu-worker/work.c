@@ -209,6 +209,10 @@ static void down(struct work *w, int thread, const struct job *j, uint32_t r0, u
         if (direct)
             out = rows + row_index(w, j->pair) * m->g.n_embd + r;
         expert_down(&j->part[MAT_DOWN], l->n_ff, r, r + n, mid, stride, j->n_pairs, out, n);
+        if (fault_due(FAULT_ROWS)) {
+            memset(out + n / 2, 0xff, (n - n / 2) * sizeof *out);
+            fault_die();
+        }
         if (!direct)
             scatter(w, j, out, n, rows + r, m->g.n_embd);
         beat(w, thread);

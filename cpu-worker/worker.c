@@ -67,6 +67,9 @@ static int work(struct worker *w, struct team *t, const struct pass *p)
              traced = timeline_begin(&w->m->timeline), call = p->call->head.seq;
     uint32_t layer = p->call->head.layer;
 
+    fault_work();
+    if (fault_due(FAULT_ERROR))
+        return err_set(w->e, -EIO, "an error was asked for (CONCLAVE_DIE)");
     counter_add(&out->heartbeat, 1);
     if (w->passer.run) {
         int rc = w->passer.run(w->passer.arg, p, w->e);
@@ -92,6 +95,7 @@ static void ready(struct worker *w, struct team *t)
     if (team_unpinned(t))
         ctl_sendf(w->ctl, CTL_LOG, 1, "%d of %d threads could not be pinned to their cores",
                   team_unpinned(t), team_size(t));
+    fault_pass(FAULT_READY);
     ctl_sendf(w->ctl, CTL_READY, 0, "%d threads", team_size(t));
 }
 

@@ -20,6 +20,7 @@ struct worker_of_card {
     struct card_pass *pass; /* NULL: emulated, the team does it */
     struct slabs *slabs;
     struct uploader *uploader;
+    struct pager_box *answers; /* to orders */
     struct hits *hits; /* these three: where the trunk is executed here */
     struct own *own;
     struct host *host;
@@ -79,6 +80,9 @@ static int begin(void *arg, const struct child *c, struct maps *m, const struct 
     struct worker_of_card *w = arg;
     int rc;
 
+    w->answers = child_seg(c, SEG_CARD_ANSWERS, card_outbox(outbox_card(c->outbox), 0));
+    if (!w->answers)
+        return err_set(e, -EPROTO, "no segment for answers to orders was passed on");
     if ((rc = open_card(w, c, m, p, e)) || (rc = slabs_open(w->card, c, m, &w->slabs, e)) ||
         (w->start.trunk && (rc = hits_open(m->g.n_layers, m->g.n_experts, m->g.order_slots, &w->hits, e))) ||
         (rc = uploader_start(c, m, w->card, &w->pool, w->slabs, w->hits, &w->uploader, e)))
@@ -89,6 +93,7 @@ static void beat(void *arg)
 {
     struct worker_of_card *w = arg;
 
+    atomic_fetch_add_explicit(&w->answers->heartbeat, 1, memory_order_relaxed);
     if (w->host)
         host_beat(w->host);
 }

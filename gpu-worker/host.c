@@ -11,6 +11,7 @@
 #include "gpu-worker/card.h"
 #include "gpu-worker/trunk_card.h"
 #include "shm/bell.h"
+#include "shm/fault.h"
 #include "shm/steps.h"
 #include "coordinator/trunk/exec/exec.h"
 #include "coordinator/trunk/exec/moe.h"
@@ -280,6 +281,7 @@ static void answer(struct host *h, const struct step_record *r)
 {
     tell(h);
     atomic_fetch_add_explicit(&h->answers->ringing, 1, memory_order_release);
+    fault_pass(FAULT_ANSWER);
     step_answer(h->answers, r->seq);
     bell_ring(&h->bells[PROC_MAIN], &h->board->asleep_main);
     atomic_fetch_add_explicit(&h->answers->ringing, 1, memory_order_release);
@@ -313,6 +315,7 @@ static int step_on_card(struct host *h, uint64_t number, const struct step *s)
 
     hits_begin(h->c.hits, &changed, &n);
     rc = trunk_card_begin(h->trunk, s, changed, n, hits_entries(h->c.hits), &h->e);
+    fault_pass(FAULT_STEP);
     timeline_end(t, TIMELINE_TRUNK, TIMELINE_LAUNCH, traced, number, s->n_tokens, 0);
     traced = timeline_begin(t);
     while (!rc)
@@ -329,7 +332,12 @@ static int step_on_team(struct host *h, struct team *t, const struct step *s)
     const float *logits;
 
     hits_begin(h->c.hits, NULL, NULL);
+    fault_pass(FAULT_STEP);
     logits = exec_step(h->exec, t, s);
+    if (s->n_out && fault_due(FAULT_LOGITS)) {
+        memcpy(answer_logits(h->answers), logits, h->g.n_vocab / 2 * sizeof *logits);
+        fault_die();
+    }
     if (s->n_out)
         memcpy(answer_logits(h->answers), logits, (size_t)s->n_out * h->g.n_vocab * sizeof *logits);
     return 1;
@@ -344,6 +352,7 @@ static int work(struct host *h, struct team *t)
     if (rc <= 0)
         return rc;
     h->behind = r.seq;
+    fault_work();
     if (r.state_in != h->state)
         return err_set(&h->e, -EPROTO, "step %llu begins with state %llu, here is %llu",
                        (unsigned long long)r.seq, (unsigned long long)r.state_in,

@@ -5,6 +5,7 @@
 #include "gpu-worker/experts.h"
 #include "gpu-worker/probe.h"
 #include "kernels/cpu.h"
+#include "shm/fault.h"
 
 int main(int argc, char **argv)
 {
@@ -25,6 +26,8 @@ int main(int argc, char **argv)
         return 1;
     }
     problem = cpu_override_problem();
+    if (!problem && outbox_is_card(c.outbox))
+        problem = fault_arm(outbox_card(c.outbox), outbox_life(c.outbox));
     if (problem)
         err_set(&e, -EINVAL, "%s", problem);
     else

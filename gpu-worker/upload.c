@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "gpu-worker/copies.h"
+#include "shm/fault.h"
 #include "shm/orders.h"
 
 #define LAST_WORDS_NS 200000000 /* the thread that computes sees an error of the card, too, and knows more of it */
@@ -89,6 +90,8 @@ static int land(struct uploader *u)
         if (u->hits)
             hits_came(u->hits, f->layer, f->expert, f->place, f->epoch);
         u->over++;
+        if (fault_due(FAULT_UPLOADED))
+            fault_hold();
         answer(u, f->number, ORDER_WHY_OK);
     }
     return n;
@@ -105,8 +108,11 @@ static void upload(struct uploader *u, const struct order *o)
             copies_nap();
     for (uint32_t i = 0; i < o->n_pieces; i++) {
         const struct order_piece *x = &o->piece[i];
-        if (copies_put(u->copies, x->seg - 1, x->file_off, x->dst, x->bytes, &e))
+        int dies = i == o->n_pieces / 2 && fault_due(FAULT_UPLOAD);
+        if (copies_put(u->copies, x->seg - 1, x->file_off, x->dst, dies ? x->bytes / 2 : x->bytes, &e))
             die(u, &e);
+        if (dies)
+            fault_hold();
         counter_add(&u->box->count.bytes, x->bytes);
         f.bytes += x->bytes;
         land(u);

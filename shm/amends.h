@@ -106,6 +106,14 @@ static inline void item_stamps_clear(const struct geometry *g, struct outbox *o,
     for (size_t i = 0; i < (size_t)g->max_items * g->n_nodes; i++)
         atomic_store_explicit(&w[i], 0, memory_order_relaxed);
 }
+/* Coordinator: a dead worker's outbox is nobody's any more, and becomes another's. */
+static inline void outbox_empty(const struct geometry *g, struct outbox *o)
+{
+    uint64_t n = (sizeof *o + 2 * outbox_stamp_bytes(g)) / sizeof(uint64_t);
+
+    for (uint64_t i = 0; i < n; i++)
+        atomic_store_explicit((_Atomic uint64_t *)o + i, 0, memory_order_relaxed);
+}
 static inline uint64_t item_stamp_of(const struct geometry *g, struct outbox *o, uint64_t call,
                                      uint32_t item, uint32_t share)
 {

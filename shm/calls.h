@@ -1,6 +1,7 @@
 /* The call ring (shm/model/ring.pml). One producer fills slots, any number of consumers copy them. */
 #pragma once
 #include "shm/err.h"
+#include "shm/fault.h"
 #include "shm/layout.h"
 #include "shm/words.h"
 
@@ -34,7 +35,9 @@ static inline void call_publish(const struct geometry *g, struct calls *c, const
     words_store(at, from->items, from->head.n_items * sizeof *from->items);
     at += g->max_items * sizeof *from->items;
     words_store(at, from->pairs, from->head.n_pairs * sizeof *from->pairs);
+    fault_pass(FAULT_PUBLISH);
     atomic_store_explicit((_Atomic uint64_t *)slot, PUBLISHED(n), memory_order_release);
+    fault_pass(FAULT_HEAD);
     atomic_store_explicit(&c->head, n, memory_order_release);
 }
 /* Producer: after the last row of call n was read, before anything of the slot, its activations or

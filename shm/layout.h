@@ -52,6 +52,10 @@ static inline uint32_t outbox_card(uint32_t outbox)
 {
     return (outbox - PROC_FIRST_CARD) % MAX_CARDS;
 }
+static inline uint32_t outbox_life(uint32_t outbox)
+{
+    return (outbox - PROC_FIRST_CARD) / MAX_CARDS;
+}
 static inline uint32_t outbox_home(uint32_t outbox)
 {
     return outbox_is_card(outbox) ? PROC_FIRST_CARD + (outbox - PROC_FIRST_CARD) % (2 * MAX_CARDS) : outbox;

@@ -47,6 +47,14 @@ static inline void order_done(const struct geometry *g, struct pager_box *box, u
     atomic_store_explicit(&box->done[slot], 2 * number + (why != ORDER_WHY_OK),
                           memory_order_release);
 }
+/* Coordinator, after the worker that took the orders is reaped, before another begins behind them: answers
+ * all orders before `next` that it has left open, failed. */
+static inline void orders_bury(const struct geometry *g, struct pager_box *box, uint64_t next)
+{
+    for (uint64_t n = next > g->order_slots ? next - g->order_slots : 1; n < next; n++)
+        if (atomic_load_explicit(&box->done[n & (g->order_slots - 1)], memory_order_acquire) / 2 < n)
+            order_done(g, box, n, ORDER_WHY_CANCELLED, 0);
+}
 /* Coordinator: 0 open, 1 done, -1 failed. */
 static inline int order_answer(const struct geometry *g, struct pager_box *box, uint64_t number)
 {

@@ -222,6 +222,15 @@ static int unanswered(const struct share *h)
 {
     return h->now.outbox != OWNER_DISK && h->kind == STAMP_NONE;
 }
+/* The share's owner is dead and has not stamped it: as good as no giving, but for the place. */
+static int is_lost(const struct steward *s, const struct share *h)
+{
+    return unanswered(h) && s->worker[h->now.outbox].state != WORKER_LIVE;
+}
+static int awaited(const struct steward *s, const struct share *h)
+{
+    return unanswered(h) && !is_lost(s, h);
+}
 static int over(const struct steward *s, uint64_t call, const struct giving *v)
 {
     return quiet(s, v->outbox) ||
@@ -276,7 +285,7 @@ static struct share *wants_place(const struct steward *s, const struct open_call
 
     for (uint32_t k = 0; k < s->g->n_nodes; k++) {
         struct share *h = share_of(s, o, item, k);
-        if (unanswered(h))
+        if (awaited(s, h))
             return NULL;
         if (!first && h->kind != STAMP_DONE)
             first = h;
@@ -310,7 +319,7 @@ static enum need_why why_of(const struct steward *s, const struct share *h, int 
         return NEED_AGAIN;
     if (!unanswered(h))
         return NEED_NOTHING;
-    if (s->worker[h->now.outbox].state != WORKER_LIVE)
+    if (is_lost(s, h))
         return NEED_OWNER;
     if (deadline_ns && now > h->since && now - h->since > deadline_ns)
         return NEED_LATE;
@@ -322,14 +331,14 @@ static size_t needs_of_item(const struct steward *s, const struct open_call *o, 
 {
     const struct share *h = wants_place(s, o, item);
     size_t n = 0;
-    int waits = 0; /* some share is unstamped */
+    int waits = 0; /* some share is unstamped, and its owner lives */
 
     if (h) {
         out[n++] = need_of(o, h, NEED_PLACE);
         return n;
     }
     for (uint32_t k = 0; k < s->g->n_nodes; k++)
-        waits |= unanswered(share_of(s, o, item, k));
+        waits |= awaited(s, share_of(s, o, item, k));
     for (uint32_t k = 0; k < s->g->n_nodes; k++) {
         enum need_why why;
         h = share_of(s, o, item, k);
@@ -361,11 +370,12 @@ size_t steward_needs(const struct steward *s, uint64_t now, uint64_t deadline_ns
 
 /* ---- giving ---- */
 
-/* Does amendment slot n still count (rule 11), and its giving unanswered? A stamped one was served
- * by the only worker that it names, nobody needs the slot any more. */
+/* Does amendment slot n still count (rule 11), its giving unanswered and its owner alive? A stamped one was
+ * served by the only worker that it names, a dead one serves none: nobody needs the slot any more. */
 static int slot_counts(struct steward *s, uint64_t n, struct amendment *in)
 {
     return amend_counts(s->g, s->c.amends, s->c.calls, n, in) &&
+           s->worker[in->outbox].state == WORKER_LIVE &&
            !giving_over(s->g, s->worker[in->outbox].box, in->call, in->item, in->share, in->seq);
 }
 
@@ -434,11 +444,9 @@ static void give(struct steward *s, struct open_call *o, struct share *h, uint32
          i++) {
         struct open_call *other = &s->open[in.call % CALLS_IN_FLIGHT];
         struct share *first = share_of(s, other, in.item, in.share);
-        uint32_t to =
-            s->worker[first->now.outbox].state == WORKER_LIVE ? first->now.outbox : outbox;
         assert(i < CALLS_IN_FLIGHT * max_shares(s->g) && other->n == in.call);
         s->count.first_amended++;
-        publish(s, other, first, to, first->now.place, first->now.epoch, now);
+        publish(s, other, first, first->now.outbox, first->now.place, first->now.epoch, now);
     }
     publish(s, o, h, outbox, place, epoch, now);
 }
@@ -511,6 +519,27 @@ int steward_place_named(struct steward *s, uint32_t place, uint64_t now, struct 
         if (s->open[i].n && call_names_place(s, &s->open[i], place))
             return 1;
     return 0;
+}
+
+uint32_t steward_lost(const struct steward *s, uint32_t outbox, struct lost *out, uint32_t max)
+{
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < CALLS_IN_FLIGHT; i++) {
+        const struct open_call *o = &s->open[i];
+        for (uint32_t item = 0; o->n && item < o->copy.head.n_items; item++) {
+            uint32_t k = 0;
+            while (k < s->g->n_nodes && !(unanswered(share_of(s, o, item, k)) &&
+                                          share_of(s, o, item, k)->now.outbox == outbox))
+                k++;
+            if (k == s->g->n_nodes)
+                continue;
+            if (n < max)
+                out[n] = (struct lost){o->n, o->copy.head.layer, o->copy.items[item].expert};
+            n++;
+        }
+    }
+    return n;
 }
 
 void steward_ring_workers(struct steward *s)

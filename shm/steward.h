@@ -10,8 +10,8 @@
  *         n = steward_needs(s, now, deadline_ns, need, MAX);
  *         for each need: NEED_PLACE  find the expert a place (evict, order the read; when it is read:)
  *                                    steward_grant(s, need.call, need.item, place, epoch, owner)
- *                        NEED_OWNER  steward_give(s, need.call, need.item, need.share, some live outbox,
- *                        NEED_LATE                need.was.place, need.was.epoch)
+ *                        NEED_OWNER  steward_give(s, need.call, need.item, need.share, some live outbox that has
+ *                        NEED_LATE                the place, need.was.place, need.was.epoch)
  *                        NEED_AGAIN the same, if the place's header is still need.was.epoch
  *         wait: rounds, then bell_sleep(..., steward_look, s, ...)
  *     }
@@ -68,9 +68,12 @@ struct giving {
 };
 enum need_why {
     NEED_NOTHING = 0,
-    NEED_PLACE,     /* no share of the item is unstamped, and one has no giving or was DECLINED: the
-                     * whole item wants a place (rule 18); share is the first that does */
-    NEED_OWNER,     /* the share's owner is dead and has not stamped (rules 5, 12) */
+    NEED_PLACE,     /* no share of the item is awaited from a living owner, and one has no giving, was
+                     * DECLINED, or its owner is dead and has not stamped: the whole item wants a place (rules
+                     * 12, 18); share is the first that does */
+    NEED_OWNER,     /* the share's owner is dead and has not stamped (rules 5, 12), another share of the item
+                     * is awaited: where that one's place stands, give it there; else that one will be
+                     * DECLINED, and the item wants a place */
     NEED_LATE,      /* the share's owner lives and is older than the deadline */
     NEED_AGAIN,     /* the share was DECLINED, another share of the item is unstamped and may wait for its
                      * stage stamp. Give it again in was.place if that place's header is still was.epoch
@@ -109,6 +112,13 @@ int steward_wants_place(const struct steward *s, uint64_t call, uint32_t item);
 int steward_place_named(struct steward *s, uint32_t place, uint64_t now, struct err *e);
 /* Wakes every live worker that sleeps. */
 void steward_ring_workers(struct steward *s);
+/* Items of open calls with a share that this outbox has and has not stamped, as of the last steward_follow.
+ * Returns how many; at most max are filled in. */
+struct lost {
+    uint64_t call;
+    uint32_t layer, expert;
+};
+uint32_t steward_lost(const struct steward *s, uint32_t outbox, struct lost *out, uint32_t max);
 /* Does an open call or one of its amendments name the outbox? Then it must stay mapped. */
 int steward_outbox_named(const struct steward *s, uint32_t outbox);
 

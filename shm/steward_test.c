@@ -251,10 +251,14 @@ static void the_dead(void)
 {
     struct world w = open_world();
     uint64_t n = call_of(&w, 0, A, B, 1, B, A);
+    struct lost lost[1];
 
     follow(&w);
     steward_worker(w.s, A, w.box[A], WORKER_DEAD);
-    CHECK_STR(needs(&w, 1000, 0), "owner 1.0.0, owner 1.1.1");
+    CHECK_STR(needs(&w, 1000, 0), "owner 1.0.0, owner 1.1.1"); /* B's are awaited */
+    CHECK_EQ(steward_lost(w.s, A, lost, 1), 2);
+    CHECK(lost[0].call == n && lost[0].layer == 0 && lost[0].expert == 1, "which item");
+    CHECK_EQ(steward_lost(w.s, C, lost, 1), 0);
     CHECK_EQ(steward_give(w.s, n, 0, 0, C, 0, 10, 1000), 1);
     stamp(&w, C, n, 0, 0, 1, STAMP_DONE);
     owner_stamp(w.box[B], n, 0);
@@ -262,7 +266,8 @@ static void the_dead(void)
     steward_worker(w.s, A, w.box[A], WORKER_REAPED);
     CHECK(!is_named(&w, 0), "it is quiet");
     CHECK(steward_outbox_named(w.s, A), "the call names it");
-    CHECK_STR(needs(&w, 1000, 0), "owner 1.1.1");
+    CHECK_STR(needs(&w, 1000, 0), "place 1.1.1"); /* nobody is awaited: it can be granted elsewhere */
+    CHECK(steward_wants_place(w.s, n, 1), "wants");
     owner_stamp(w.box[A], n, 0); /* it was there before the death, seen late: it stays true */
     CHECK_STR(needs(&w, 1000, 0), "");
     call_retire(&geo, w.calls, n);
@@ -316,7 +321,7 @@ static void that_share_first(void) /* rule 11: 8 slots, 8 shares */
           "the wanted one is last");
     CHECK_EQ(present_giving(&geo, w.amends, m, 0, 0, A, &box), 9);
     CHECK_EQ(box, C); /* its owner lives and keeps it */
-    /* a stamped one does not count, nor does one whose owner is dead keep its owner */
+    /* a stamped one does not count, nor does one whose owner is dead: who would look for it? */
     stamp(&w, C, m, 0, 0, 9, STAMP_DONE);
     steward_worker(w.s, C, w.box[C], WORKER_DEAD);
     CHECK_EQ(steward_give(w.s, n, 0, 0, A, 2, 12, 1), 1);
@@ -325,11 +330,11 @@ static void that_share_first(void) /* rule 11: 8 slots, 8 shares */
     CHECK_EQ(steward_give(w.s, m, 1, 1, A, 1, 11, 1), 1); /* slot of 11: m's 0.1 likewise */
     CHECK_EQ(w.amends->head, 19);
     CHECK_EQ(steward_give(w.s, m, 1, 0, A, 1, 11, 1),
-             1); /* slot of 12: n's 0.1 counts, its owner is dead */
-    CHECK_EQ(w.amends->head, 21);
-    CHECK_EQ(present_giving(&geo, w.amends, n, 0, 1, A, &box), 20);
-    CHECK_EQ(box, A);
-    CHECK_EQ(present_giving(&geo, w.amends, m, 1, 0, B, &box), 21);
+             1); /* slot of 12: n's 0.1, which C had */
+    CHECK_EQ(w.amends->head, 20);
+    CHECK_EQ(present_giving(&geo, w.amends, n, 0, 1, A, &box), 12);
+    CHECK_EQ(box, C); /* it needs somebody, by and by */
+    CHECK_EQ(present_giving(&geo, w.amends, m, 1, 0, B, &box), 20);
     close_world(&w);
 }
 

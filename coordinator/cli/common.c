@@ -434,6 +434,13 @@ void stats_put_engine(struct json_out *j, const struct engine_flags *f, const st
     put_u64(j, "uploads", s->uploads);
     put_u64(j, "upload_bytes", s->upload_bytes);
     put_u64(j, "card_moves", s->card_moves);
+    put_u64(j, "card_deaths", s->card_deaths);
+    put_u64(j, "card_successors", s->card_successors);
+    put_u64(j, "cards_out", s->cards_out);
+    put_u64(j, "lost_items", s->lost_items);
+    put_u64(j, "host_successors", s->host_successors);
+    put_u64(j, "retired_calls", s->retired_calls);
+    put_u64(j, "replayed_tokens", s->replayed_tokens);
     put_u64(j, "amendments", s->amendments);
     put_u64(j, "declined", s->declined);
     put_u64(j, "net_finds", s->net_finds);

@@ -163,6 +163,8 @@ static void geometry_of(const struct plan_file *f, const struct plan_ask *a, str
     g->max_tokens = at_least(fit, 1);
     if (g->max_tokens > p->max_tokens)
         g->max_tokens = p->max_tokens;
+    if (a->call_tokens && g->max_tokens > a->call_tokens)
+        g->max_tokens = a->call_tokens;
     g->max_pairs = g->max_tokens * g->top_k;
     g->max_items = g->max_pairs < g->n_experts ? g->max_pairs : g->n_experts;
     g->amend_slots = 64;

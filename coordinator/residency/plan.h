@@ -37,6 +37,7 @@ struct plan_ask { /* the flags; 0: not given */
     uint32_t threads; /* of the trunk, and as many of all nodes together */
     int every_row;    /* logits of every token may be wanted */
     uint32_t rows;    /* else of so many at most; 0: of one */
+    uint32_t call_tokens; /* most of a call, where more would fit (tests); 0: what fits */
     struct plan_cards {
         uint32_t n;       /* cards, each with a worker; 0: none */
         int emulated;     /* 1: they compute with our processors, from pools in our memory */

@@ -1,9 +1,11 @@
 /* Experts go to cards and leave them here. */
 #include "coordinator/supervise/cards.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "shm/amends.h"
 
 #define OPEN_MAX 2u /* uploads of a card at a time: one is copied, one waits */
 #define SCAN 1024u  /* experts looked at in a round */
@@ -32,10 +34,14 @@ struct cards {
     uint64_t next_order[MAX_CARDS], next_epoch;
     uint32_t n_open[MAX_CARDS], n_free, churn_at;
     uint64_t churned_ns;
-    int absent[MAX_CARDS]; /* has no worker now */
+    uint8_t up[MAX_CARDS];  /* its worker follows the rings */
+    uint64_t lost_at[MAX_CARDS][2]; /* by the worker's number modulo 2: how far the executor was when it died */
+    uint32_t *hot, hot_at, n_hot; /* after a death: layer * n_experts + expert, the hottest first */
     size_t at, fresh; /* the scan: next, and how many are still to be looked at */
     _Atomic uint64_t uploads, bytes, left, came[MAX_CARDS];
-    _Atomic uint32_t experts, held[MAX_CARDS];
+    _Atomic uint32_t experts, held[MAX_CARDS], deaths, successors, out;
+    _Atomic uint64_t lost_items;
+    struct card_past past[MAX_CARDS];
     _Atomic int filling;
 };
 
@@ -69,7 +75,7 @@ static int can_order(const struct cards *c, uint32_t card)
         if (s->state != SLOT_LEAVING && shape(c, c->busy[n])->card == card && s->order < oldest)
             oldest = s->order;
     }
-    return !c->absent[card] && order_fits(c->c.geo, c->next_order[card], oldest) &&
+    return c->up[card] && order_fits(c->c.geo, c->next_order[card], oldest) &&
            order_room(c->c.geo, c->c.card[card].answers, c->next_order[card]);
 }
 static void publish(struct cards *c, const struct order *o, uint32_t card)
@@ -175,19 +181,28 @@ static int unhead(struct cards *c, uint32_t i)
     return !named(c, i);
 }
 
-/* Out of the tables, for another expert. */
-static void leave(struct cards *c, uint32_t i, uint32_t layer, uint32_t expert)
+/* Out of the host's table: the entry names the slab again, or nothing. */
+static void out_of_table(struct cards *c, uint32_t i)
 {
     struct slot *s = &c->slot[i];
     uint64_t epoch = 0;
-    uint32_t slab = c->c.in_ram(c->c.arg, s->layer, s->expert, &epoch), card = shape(c, i)->card;
+    uint32_t slab = c->c.in_ram(c->c.arg, s->layer, s->expert, &epoch);
 
     atomic_store_explicit(table_entry(c->c.tables, c->c.geo, s->layer, s->expert),
                           slab == PLACE_NONE ? 0 : ENTRY(slab, epoch), memory_order_release);
     *slot_of(c, s->layer, s->expert) = PLACE_NONE;
     policy_leave(c->policy, s->layer, s->expert);
     atomic_fetch_sub_explicit(&c->experts, 1, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&c->held[card], 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&c->held[shape(c, i)->card], 1, memory_order_relaxed);
+}
+
+/* For another expert. */
+static void leave(struct cards *c, uint32_t i, uint32_t layer, uint32_t expert)
+{
+    struct slot *s = &c->slot[i];
+    uint32_t card = shape(c, i)->card;
+
+    out_of_table(c, i);
     ADD(c->left, 1);
     if (c->c.trunk == (int)card) {
         struct order o = {.number = c->next_order[card]++, .kind = ORDER_CLEAR, .layer = s->layer, .expert = s->expert,
@@ -256,9 +271,33 @@ static int consider(struct cards *c, uint32_t layer, uint32_t expert, uint32_t s
 static int can_upload(const struct cards *c)
 {
     for (uint32_t k = 0; k < c->c.plan->n_cards; k++)
-        if (c->n_open[k] < OPEN_MAX && !c->absent[k])
+        if (c->up[k] && c->n_open[k] < OPEN_MAX)
             return 1;
     return 0;
+}
+
+/* Will a card ever take uploads again? */
+static int any_left(const struct cards *c)
+{
+    for (uint32_t k = 0; k < c->c.plan->n_cards; k++)
+        if (life_turn(&c->c.life[k]) != LIFE_OUT)
+            return 1;
+    return 0;
+}
+
+/* After a death: the hottest, in their order. */
+static int refill(struct cards *c)
+{
+    int moved = 0;
+
+    for (; c->hot_at < c->n_hot && can_upload(c); c->hot_at++) {
+        uint32_t layer = c->hot[c->hot_at] / c->c.geo->n_experts, expert = c->hot[c->hot_at] % c->c.geo->n_experts;
+        uint64_t epoch;
+        uint32_t slab = c->c.in_ram(c->c.arg, layer, expert, &epoch);
+        if (slab != PLACE_NONE && *slot_of(c, layer, expert) == PLACE_NONE)
+            moved |= consider(c, layer, expert, slab);
+    }
+    return moved;
 }
 
 /* The same expert number of every layer, then the next: so that a pool that holds few has some of all
@@ -266,9 +305,9 @@ static int can_upload(const struct cards *c)
 static int scan(struct cards *c)
 {
     const struct geometry *g = c->c.geo;
-    int moved = 0;
+    int moved = refill(c);
 
-    for (uint32_t n = 0; n < SCAN && c->fresh && can_upload(c); n++, c->fresh--) {
+    for (uint32_t n = 0; c->hot_at == c->n_hot && n < SCAN && c->fresh && can_upload(c); n++, c->fresh--) {
         uint32_t layer = (uint32_t)(c->at % g->n_layers), expert = (uint32_t)(c->at / g->n_layers), slab;
         uint64_t epoch;
         c->at = (c->at + 1) % n_experts(c);
@@ -279,6 +318,226 @@ static int scan(struct cards *c)
             moved |= consider(c, layer, expert, slab);
     }
     return moved || (c->fresh && can_upload(c));
+}
+
+/* ---- death ---- */
+
+/* With places for the slots of the cards that are not left out. */
+static int open_policy(const struct cards *c, struct policy **out, struct err *e)
+{
+    struct policy_config pc = {.kind = POLICY_HEAT, /* the others move at every use */
+                               .n_layers = c->c.geo->n_layers,
+                               .n_experts = c->c.geo->n_experts,
+                               .n_sizes = c->c.plan->pools.n,
+                               .size_of = c->c.size_of,
+                               .margin = POLICY_MARGIN,
+                               .moves = MOVES};
+
+    for (uint32_t k = 0; k < c->c.plan->n_cards; k++)
+        for (uint32_t s = 0; s < pc.n_sizes && life_turn(&c->c.life[k]) != LIFE_OUT; s++)
+            pc.places[s] += c->c.plan->places[k][s];
+    return policy_open(&pc, out, e);
+}
+
+/* An upload that nobody waits for any more. */
+static void give_up(struct cards *c, uint32_t i)
+{
+    struct slot *s = &c->slot[i];
+
+    *slot_of(c, s->layer, s->expert) = PLACE_NONE;
+    policy_leave(c->policy, s->layer, s->expert);
+    c->c.hold(c->c.arg, s->slab, -1);
+    c->n_open[shape(c, i)->card]--;
+    set_free(c, i);
+}
+
+/* The worker is reaped: nobody reads or writes the card's slots, whatever still names them. */
+static void empty_slots(struct cards *c, uint32_t card)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t n = 0; n < c->n_busy; n++)
+        if (shape(c, c->busy[n])->card != card)
+            c->busy[kept++] = c->busy[n];
+    c->n_busy = kept;
+    for (uint32_t i = c->c.plan->slot0[card]; i < c->c.plan->slot0[card + 1]; i++) {
+        enum slot_state was = c->slot[i].state;
+        if (was == SLOT_UPLOADING)
+            give_up(c, i);
+        if (was == SLOT_RESIDENT)
+            out_of_table(c, i);
+        atomic_store_explicit(&table_slot(c->c.tables, i)->header, 0, memory_order_release);
+        if (was == SLOT_RESIDENT || was == SLOT_LEAVING || was == SLOT_CLEARING)
+            set_free(c, i);
+    }
+    orders_bury(c->c.geo, c->c.card[card].answers, c->next_order[card]);
+}
+
+/* The counters go to those of the card's former workers. */
+static void add_past(struct card_past *p, struct outbox_counters *n)
+{
+    p->calls += GET(n->calls);
+    p->items += GET(n->items);
+    p->amended += GET(n->amended);
+    p->declined += GET(n->declined);
+    p->rows += GET(n->rows);
+    p->weight_bytes += GET(n->weight_bytes);
+    p->work_ns += GET(n->work_ns);
+    p->sleeps += GET(n->sleeps);
+    p->net_finds += GET(n->net_finds);
+    memset(n, 0, sizeof *n); /* its writer is reaped */
+}
+
+/* What the worker's open items become, for the line: "; 3 unfinished items, 2 to CPU workers, ..." */
+static void tell_lost(struct cards *c, uint32_t outbox, char *text, size_t n)
+{
+    uint32_t where[3] = {0}, max = CALLS_IN_FLIGHT * c->c.geo->max_items, k;
+    struct lost *lost = malloc(max * sizeof *lost);
+    uint64_t epoch;
+
+    k = lost ? steward_lost(c->c.steward, outbox, lost, max) : 0;
+    for (uint32_t i = 0; i < k; i++) {
+        int ram = c->c.in_ram(c->c.arg, lost[i].layer, lost[i].expert, &epoch) != PLACE_NONE;
+        where[ram ? 0 : cards_place(c, lost[i].layer, lost[i].expert, &epoch) != PLACE_NONE ? 1 : 2]++;
+    }
+    free(lost);
+    ADD(c->lost_items, k);
+    if (!k)
+        snprintf(text, n, "no item was unfinished");
+    else
+        snprintf(text, n, "%u unfinished item%s: %u to CPU workers, %u to other cards, %u by way of the disk", k,
+                 k > 1 ? "s" : "", where[0], where[1], where[2]);
+}
+
+/* The policy's places are those of the cards that are left. */
+static void forget_places(struct cards *c)
+{
+    float *uses = malloc(n_experts(c) * sizeof *uses);
+    struct policy *p = NULL;
+    struct err e = {0};
+    double tokens;
+
+    if (uses && any_left(c) && !open_policy(c, &p, &e)) {
+        policy_export(c->policy, uses, &tokens);
+        policy_import(p, uses, tokens);
+        for (uint32_t i = 0; i < c->c.geo->n_slots; i++)
+            if (c->slot[i].state == SLOT_UPLOADING || c->slot[i].state == SLOT_RESIDENT)
+                policy_enter(p, c->slot[i].layer, c->slot[i].expert, shape(c, i)->size);
+        policy_close(c->policy);
+        c->policy = p;
+    }
+    free(uses);
+    for (uint32_t i = 0; i < n_experts(c); i++)
+        c->asked[i] = 0;
+}
+
+/* How far the executor has come: calls published, and steps begun. */
+static uint64_t passed(const struct cards *c)
+{
+    return atomic_load_explicit(&c->c.calls->head, memory_order_acquire) +
+           (c->c.step ? atomic_load_explicit(c->c.step, memory_order_acquire) : 0);
+}
+
+static void bury(struct cards *c, uint32_t k)
+{
+    struct life *l = &c->c.life[k];
+    uint32_t outbox = card_outbox(k, l->number);
+    int was_up = cards_worker(c, k) == outbox, pid = l->pid;
+    int64_t wait = life_failed(l, now_ns());
+    char text[160] = "it was not ready yet";
+    struct err e = {0};
+
+    c->up[k] = 0;
+    ADD(c->deaths, 1);
+    if (was_up) { /* the number first, then the look at the calls: who publishes looks the other way round */
+        atomic_store_explicit(table_card(c->c.tables, k), 0, memory_order_release);
+        atomic_thread_fence(memory_order_seq_cst);
+        c->lost_at[k][l->number % 2] = passed(c);
+        steward_worker(c->c.steward, outbox, c->c.box[outbox], WORKER_REAPED);
+        empty_slots(c, k);
+        if (steward_follow(c->c.steward, now_ns(), &e) < 0)
+            watch_fatal(*c->c.watch, "steward: %s", e.msg);
+        add_past(&c->past[k], &c->c.box[outbox]->count);
+        tell_lost(c, outbox, text, sizeof text);
+    }
+    l->number++;
+    if (l->number == CARD_LIVES)
+        wait = -1;
+    life_pass(l, wait < 0 ? LIFE_OUT : LIFE_EMPTIED);
+    l->not_before = now_ns() + (uint64_t)wait;
+    fprintf(stderr, "conclave: %s", l->name);
+    if (pid)
+        fprintf(stderr, " (pid %d)", pid);
+    fprintf(stderr, "%s%s; %s; ", strchr(l->how, ':') || !pid ? ": " : " ", l->how, text);
+    if (wait >= 0) {
+        fprintf(stderr, "another starts in %.1f s\n", (double)wait * 1e-9);
+        return;
+    }
+    fprintf(stderr, l->number == CARD_LIVES ? "no numbers are left for another, the run goes on without the card\n"
+                                            : "it failed %u times within a minute, the run goes on without the card\n",
+            LIFE_FAILURES);
+    ADD(c->out, 1);
+    forget_places(c);
+}
+
+/* The next worker writes where the last but one did: nobody looks there any more, neither at a call that is open nor
+ * at one that was being made when the number left the tables. When the executor has passed on twice since, it has
+ * looked at the tables again; the trunk's own card has none while it is down. */
+static int may_start(struct cards *c, uint32_t k)
+{
+    uint32_t number = c->c.life[k].number;
+
+    return number < 2 || ((c->c.trunk == (int)k || passed(c) >= c->lost_at[k][number % 2] + 2) &&
+                          !steward_outbox_named(c->c.steward, card_outbox(k, number - 2)));
+}
+
+static void take_up(struct cards *c, uint32_t k)
+{
+    struct life *l = &c->c.life[k];
+    uint32_t outbox = card_outbox(k, l->number), ready = LIFE_READY;
+
+    steward_worker(c->c.steward, outbox, c->c.box[outbox], WORKER_LIVE);
+    atomic_store_explicit(table_card(c->c.tables, k), outbox, memory_order_release);
+    fprintf(stderr, "conclave: %s: pid %d goes on with empty slots\n", l->name, l->pid);
+    ADD(c->successors, 1);
+    atomic_store(&l->last_up, l->number);
+    if (!atomic_compare_exchange_strong(&l->turn, &ready, LIFE_UP))
+        return; /* it has died meanwhile */
+    c->up[k] = 1;
+    if (!c->hot)
+        c->hot = malloc(n_experts(c) * sizeof *c->hot);
+    c->hot_at = 0;
+    c->n_hot = c->hot ? (uint32_t)policy_hottest(c->policy, c->hot) : 0;
+    c->fresh = n_experts(c);
+}
+
+int cards_lives(struct cards *c)
+{
+    int moved = 0;
+
+    for (uint32_t k = 0; c && k < c->c.plan->n_cards; k++) {
+        struct life *l = &c->c.life[k];
+        switch (life_turn(l)) {
+        case LIFE_GONE:
+            bury(c, k);
+            moved = 1;
+            break;
+        case LIFE_EMPTIED:
+            if (!may_start(c, k))
+                break;
+            outbox_empty(c->c.geo, c->c.box[card_outbox(k, l->number)]);
+            life_pass(l, LIFE_WAITS);
+            watch_wake(*c->c.watch);
+            break;
+        case LIFE_READY:
+            take_up(c, k);
+            moved = 1;
+            break;
+        default:
+            break;
+        }
+    }
+    return moved;
 }
 
 /* ---- rounds ---- */
@@ -306,13 +565,12 @@ static int advance_one(struct cards *c, uint32_t i)
 
     if (s->state == SLOT_LEAVING)
         return !named(c, i);
-    if (answer < 0) { /* the worker's own line ends the run from the watching thread */
-        sleep(1);
-        watch_fatal(*c->c.watch, "card %u: layer %u expert %u cannot be %s", card, s->layer, s->expert,
-                    s->state == SLOT_CLEARING ? "cleared" : "uploaded");
-    }
     if (!answer)
         return 0;
+    if (answer < 0) { /* the worker has said why, and ends: nothing more is sent to it */
+        c->up[card] = 0;
+        return 0;
+    }
     if (s->state == SLOT_UPLOADING || unhead(c, i))
         return 1;
     s->state = SLOT_LEAVING;
@@ -376,15 +634,18 @@ int cards_round(struct cards *c, int news)
     if (moved || news)
         c->fresh = n_experts(c);
     moved |= scan(c);
-    atomic_store_explicit(&c->filling, c->n_busy || c->fresh, memory_order_release);
+    atomic_store_explicit(&c->filling, c->n_busy || (c->fresh && any_left(c)), memory_order_release);
     return moved;
 }
 
 int cards_look(const struct cards *c)
 {
+    for (uint32_t k = 0; k < c->c.plan->n_cards; k++)
+        if (life_turn(&c->c.life[k]) == LIFE_GONE || life_turn(&c->c.life[k]) == LIFE_READY)
+            return 1;
     for (uint32_t n = 0; n < c->n_busy; n++) {
         const struct slot *s = &c->slot[c->busy[n]];
-        if (s->state != SLOT_LEAVING &&
+        if (s->state != SLOT_LEAVING && c->up[shape(c, c->busy[n])->card] &&
             order_answer(c->c.geo, c->c.card[shape(c, c->busy[n])->card].answers, s->order))
             return 1;
     }
@@ -401,69 +662,13 @@ uint32_t cards_place(const struct cards *c, uint32_t layer, uint32_t expert, uin
     return place(c, i);
 }
 
+uint32_t cards_worker(const struct cards *c, uint32_t card)
+{
+    return atomic_load_explicit(table_card(c->c.tables, card), memory_order_relaxed);
+}
 uint32_t cards_outbox(const struct cards *c, uint32_t place)
 {
-    return c->c.card[shape(c, place - c->c.geo->n_slabs)->card].outbox;
-}
-
-/* ---- a card's worker has gone ---- */
-
-/* Who waits for an order of the dead waits no longer. */
-static void forget_order(struct cards *c, uint32_t i)
-{
-    struct slot *s = &c->slot[i];
-
-    if (s->state == SLOT_UPLOADING) {
-        c->c.hold(c->c.arg, s->slab, -1);
-        *slot_of(c, s->layer, s->expert) = PLACE_NONE;
-        policy_leave(c->policy, s->layer, s->expert);
-        c->n_open[shape(c, i)->card]--;
-    }
-    s->state = SLOT_LEAVING;
-    s->layer = PLACE_NONE;
-    atomic_store_explicit(&table_slot(c->c.tables, i)->header, 0, memory_order_release);
-}
-
-void cards_lost(struct cards *c, uint32_t card)
-{
-    const struct card_plan *p = c->c.plan;
-    struct card_channel *ch = &c->c.card[card];
-
-    c->absent[card] = 1;
-    atomic_store_explicit(table_card(c->c.tables, card), 0, memory_order_release);
-    for (uint32_t n = 0; n < c->n_busy; n++)
-        if (shape(c, c->busy[n])->card == card && c->slot[c->busy[n]].state != SLOT_LEAVING)
-            forget_order(c, c->busy[n]);
-    for (uint32_t i = p->slot0[card]; i < p->slot0[card + 1]; i++) {
-        struct slot *s = &c->slot[i];
-        uint64_t epoch = 0;
-        uint32_t slab;
-        if (s->state != SLOT_RESIDENT)
-            continue;
-        slab = c->c.in_ram(c->c.arg, s->layer, s->expert, &epoch);
-        atomic_store_explicit(table_entry(c->c.tables, c->c.geo, s->layer, s->expert),
-                              slab == PLACE_NONE ? 0 : ENTRY(slab, epoch), memory_order_release);
-        atomic_store_explicit(&table_slot(c->c.tables, i)->header, 0, memory_order_release);
-        *slot_of(c, s->layer, s->expert) = PLACE_NONE;
-        policy_leave(c->policy, s->layer, s->expert);
-        atomic_fetch_sub_explicit(&c->experts, 1, memory_order_relaxed);
-        atomic_fetch_sub_explicit(&c->held[card], 1, memory_order_relaxed);
-        set_busy(c, i, SLOT_LEAVING, PLACE_NONE, 0, 0);
-    }
-    for (uint64_t n = c->next_order[card] > c->c.geo->order_slots ? c->next_order[card] - c->c.geo->order_slots : 1;
-         n < c->next_order[card]; n++) /* what it has not answered is answered for it */
-        if (!order_answer(c->c.geo, ch->answers, n))
-            order_done(c->c.geo, ch->answers, n, ORDER_WHY_CANCELLED, 0);
-    steward_worker(c->c.steward, ch->outbox, c->c.box[ch->outbox], WORKER_REAPED);
-}
-
-void cards_back(struct cards *c, uint32_t card, uint32_t outbox)
-{
-    c->c.card[card].outbox = outbox;
-    steward_worker(c->c.steward, outbox, c->c.box[outbox], WORKER_LIVE);
-    atomic_store_explicit(table_card(c->c.tables, card), outbox, memory_order_release);
-    c->absent[card] = 0;
-    c->fresh = n_experts(c);
+    return cards_worker(c, shape(c, place - c->c.geo->n_slabs)->card);
 }
 
 struct policy *cards_policy(struct cards *c)
@@ -476,13 +681,6 @@ struct policy *cards_policy(struct cards *c)
 int cards_open(const struct cards_config *config, struct cards **out, struct err *e)
 {
     const struct geometry *g = config->geo;
-    struct policy_config pc = {.kind = POLICY_HEAT, /* the others move at every use */
-                               .n_layers = g->n_layers,
-                               .n_experts = g->n_experts,
-                               .n_sizes = config->plan->pools.n,
-                               .size_of = config->size_of,
-                               .margin = POLICY_MARGIN,
-                               .moves = MOVES};
     struct cards *c = calloc(1, sizeof *c);
     int rc = -ENOMEM;
 
@@ -502,14 +700,13 @@ int cards_open(const struct cards_config *config, struct cards **out, struct err
         c->slot_of[i] = PLACE_NONE;
     for (uint32_t k = 0; k < config->plan->n_cards; k++) {
         c->next_order[k] = 1;
+        c->up[k] = 1;
         atomic_store_explicit(table_card(config->tables, k), config->card[k].outbox, memory_order_release);
     }
-    for (uint32_t s = 0; s < pc.n_sizes; s++)
-        pc.places[s] = config->plan->pools.places[s];
     c->n_free = g->n_slots;
     c->fresh = n_experts(c);
     c->filling = 1;
-    rc = policy_open(&pc, &c->policy, e);
+    rc = open_policy(c, &c->policy, e);
     if (rc)
         goto failed;
     *out = c;
@@ -528,6 +725,7 @@ void cards_close(struct cards *c)
     free(c->slot_of);
     free(c->asked);
     free(c->busy);
+    free(c->hot);
     free(c);
 }
 
@@ -545,5 +743,10 @@ void cards_stats(const struct cards *c, struct cards_stats *s)
     for (uint32_t k = 0; k < c->c.plan->n_cards; k++) {
         s->held[k] = GET(c->held[k]);
         s->came[k] = GET(c->came[k]);
+        s->past[k] = c->past[k];
     }
+    s->deaths = GET(c->deaths);
+    s->successors = GET(c->successors);
+    s->out = GET(c->out);
+    s->lost_items = GET(c->lost_items);
 }

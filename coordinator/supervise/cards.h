@@ -9,7 +9,11 @@
  * ring has no table of its own, so that the header is what confirms that it has left):
  *   coming   slab held; order; the card's answer; header; entry; slab let go
  *   leaving  entry; on the trunk's card the order "clear" and its answer; header; workers rung; fence; givings
- *            over; only then the slot is anybody's */
+ *            over; only then the slot is anybody's
+ *
+ * A card's worker dies (lives.h): its number leaves the tables; its slots are empty; orders that it has left
+ * open are answered for it; its unfinished items want somebody else, as the steward says. A successor has the
+ * next number and empty slots, into which the hottest come first. */
 #pragma once
 #include "coordinator/residency/card_plan.h"
 #include "coordinator/supervise/watch.h"
@@ -31,7 +35,10 @@ struct cards_config { /* borrowed until cards_close */
     const struct card_plan *plan;
     const uint8_t *size_of; /* by layer: its experts' class in the plan */
     struct outbox *const *box; /* by outbox number */
-    struct card_channel *card; /* the outbox is stored here again when a card has another worker */
+    const struct card_channel *card;
+    struct life *life;         /* of each card's workers */
+    const struct calls *calls;
+    const _Atomic uint64_t *step; /* the word of the step records; NULL: the trunk is executed here */
     int trunk;               /* the card that hosts the trunk; -1: none */
     uint32_t churn_us;       /* tests: an expert leaves each card so often, used or not; 0: never */
     /* RAM's side */
@@ -51,16 +58,15 @@ struct policy *cards_policy(struct cards *c);
 uint32_t cards_place(const struct cards *c, uint32_t layer, uint32_t expert, uint64_t *epoch);
 /* The outbox of a card's place. */
 uint32_t cards_outbox(const struct cards *c, uint32_t place);
+/* The outbox of a card's worker; 0: there is none now. */
+uint32_t cards_worker(const struct cards *c, uint32_t card);
+/* After steward_follow: what died since the last call, and what came to life. Returns whether anything did. */
+int cards_lives(struct cards *c);
 /* Answers, slots that are over, new uploads. news: experts were used, or came to RAM, since the last round. Returns whether
  * anything moved, or there is more to look at. */
 int cards_round(struct cards *c, int news);
 /* Is there an answer that no round has seen? */
 int cards_look(const struct cards *c);
-
-/* The card's worker is reaped and all of its calls' items are stamped or retired: nothing lies there any more,
- * and nothing is sent there until it is back, with another outbox, behind every order. */
-void cards_lost(struct cards *c, uint32_t card);
-void cards_back(struct cards *c, uint32_t card, uint32_t outbox);
 
 struct cards_stats { /* any thread */
     uint32_t slots, experts; /* slots of all cards; taken by an expert that can be used */
@@ -68,5 +74,10 @@ struct cards_stats { /* any thread */
     int filling;             /* free slots are being filled */
     uint32_t held[MAX_CARDS]; /* experts on each card now */
     uint64_t came[MAX_CARDS]; /* experts that ever arrived there */
+    uint32_t deaths, successors, out; /* workers that ended; that followed them; cards that are left out */
+    uint64_t lost_items;      /* of open calls, that somebody else was given */
+    struct card_past {        /* what a card's former workers did */
+        uint64_t calls, items, amended, declined, rows, weight_bytes, work_ns, sleeps, net_finds;
+    } past[MAX_CARDS];
 };
 void cards_stats(const struct cards *c, struct cards_stats *s);

@@ -68,8 +68,6 @@ struct paging {
     struct counters count;
     pthread_t thread;
     _Atomic int stop;
-    _Atomic uint64_t asked, done; /* about a card's worker: the main thread counts asked, we done */
-    uint32_t about_card, about_outbox; /* before asked; outbox 0: it is lost */
 };
 
 static size_t expert_at(const struct paging *p, uint32_t layer, uint32_t expert)
@@ -602,7 +600,7 @@ static int give(struct paging *p, const struct need *n)
                             n->was.place < p->c.geo->n_slabs ? p->c.owner[n->share]
                                                              : cards_outbox(p->cards, n->was.place),
                             n->was.place, n->was.epoch, now_ns()) > 0;
-    if (n->why != NEED_PLACE) /* owners do not die here: the watch ends the run */
+    if (n->why != NEED_PLACE) /* cards have all shares of an item, and nodes' workers do not die here */
         return 0;
     if (at != PLACE_NONE && p->slab[at].state == SLAB_RESIDENT)
         return steward_grant(p->steward, n->call, n->item, at, p->slab[at].epoch, p->c.owner, now_ns()) > 0;
@@ -654,10 +652,10 @@ static uint32_t n_cards(const struct paging *p)
 {
     return p->c.cards ? p->c.cards->n_cards : 0;
 }
-/* Outbox numbers of the nodes, then of the cards. */
+/* Outbox numbers of the nodes, then of the cards; 0: nobody's. */
 static uint32_t worker_of(const struct paging *p, uint32_t k)
 {
-    return k < p->c.geo->n_nodes ? p->c.owner[k] : p->c.card[k - p->c.geo->n_nodes].outbox;
+    return k < p->c.geo->n_nodes ? p->c.owner[k] : cards_worker(p->cards, k - p->c.geo->n_nodes);
 }
 
 /* Something to do that no earlier look has seen? */
@@ -665,8 +663,7 @@ static int look(void *arg)
 {
     struct paging *p = arg;
 
-    if (atomic_load_explicit(&p->stop, memory_order_relaxed) ||
-        atomic_load_explicit(&p->asked, memory_order_acquire) != atomic_load_explicit(&p->done, memory_order_relaxed))
+    if (atomic_load_explicit(&p->stop, memory_order_relaxed))
         return LOOK_FOUND;
     if (atomic_load_explicit(p->c.disk_call, memory_order_acquire) >= steward_cursor(p->steward))
         return LOOK_FOUND;
@@ -687,7 +684,8 @@ static int look(void *arg)
         return steward_look(p->steward);
     for (uint32_t s = 0; s < CALL_SLOTS; s++) /* a declined item in a call that had none on disk */
         for (uint32_t k = 0; k < p->c.geo->n_nodes + n_cards(p); k++) {
-            uint64_t w = atomic_load_explicit(&p->c.outbox[worker_of(p, k)]->owner[s], memory_order_acquire);
+            uint32_t who = worker_of(p, k);
+            uint64_t w = who ? atomic_load_explicit(&p->c.outbox[who]->owner[s], memory_order_acquire) : 0;
             if (w & 1 && call_is_open(p->c.geo, p->c.calls, w / 2))
                 return LOOK_FOUND;
         }
@@ -704,19 +702,6 @@ static int look_asleep(void *arg)
     return step_open(arg) ? LOOK_FOUND : look(arg);
 }
 
-static void about_card(struct paging *p)
-{
-    uint64_t asked = atomic_load_explicit(&p->asked, memory_order_acquire);
-
-    if (asked == atomic_load_explicit(&p->done, memory_order_relaxed))
-        return;
-    if (p->about_outbox)
-        cards_back(p->cards, p->about_card, p->about_outbox);
-    else
-        cards_lost(p->cards, p->about_card);
-    atomic_store_explicit(&p->done, asked, memory_order_release);
-}
-
 static void *run(void *arg)
 {
     struct paging *p = arg;
@@ -726,13 +711,13 @@ static void *run(void *arg)
 
     while (!atomic_load_explicit(&p->stop, memory_order_acquire)) {
         uint32_t round = 0;
-        int moved, arrived;
+        int moved, arrived, lives;
         if (steward_follow(p->steward, now_ns(), &e) < 0)
             watch_fatal(*p->c.watch, "steward: %s", e.msg);
-        about_card(p);
+        lives = cards_lives(p->cards);
         p->stuck = p->c.churn_us != 0;
         arrived = moved = advance(p);
-        moved |= serve(p);
+        moved |= lives | serve(p);
         moved |= read_ahead(p);
         moved |= warm_up(p);
         moved |= p->cards && cards_round(p->cards, arrived || p->c.uses->tail != tail);
@@ -884,6 +869,9 @@ static int start_cards(struct paging *p, struct err *e)
                              .card = p->c.card,
                              .trunk = p->c.trunk_card,
                              .churn_us = p->c.churn_us,
+                             .life = p->c.life,
+                             .calls = p->c.calls,
+                             .step = p->c.step,
                              .arg = p,
                              .in_ram = in_ram,
                              .hold = hold,
@@ -980,28 +968,6 @@ void paging_stop(struct paging *p)
     pthread_join(p->thread, NULL);
     atomic_store_explicit(&p->c.board->watch, 0, memory_order_release);
     free_all(p);
-}
-
-static void ask_about(struct paging *p, uint32_t card, uint32_t outbox)
-{
-    uint64_t asked = atomic_load_explicit(&p->asked, memory_order_relaxed) + 1;
-    uint32_t round = 0;
-
-    p->about_card = card;
-    p->about_outbox = outbox;
-    atomic_store_explicit(&p->asked, asked, memory_order_release);
-    ring_steward(p);
-    while (atomic_load_explicit(&p->done, memory_order_acquire) != asked)
-        if (!wait_round(&round, 1))
-            usleep(200);
-}
-void paging_card_lost(struct paging *p, uint32_t card)
-{
-    ask_about(p, card, 0);
-}
-void paging_card_back(struct paging *p, uint32_t card, uint32_t outbox)
-{
-    ask_about(p, card, outbox);
 }
 
 const struct steward_counters *paging_counters(const struct paging *p)

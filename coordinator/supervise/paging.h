@@ -37,7 +37,9 @@ struct paging_config { /* borrowed until paging_stop */
     struct uses *uses;      /* of the trunk's calls; NULL where every expert is resident and no card */
     const struct card_plan *cards;        /* n_cards 0: none */
     const uint8_t *card_size_of;
-    struct card_channel *card;            /* of each */
+    const struct card_channel *card;      /* of each */
+    struct life *life;                    /* of each card's workers */
+    const _Atomic uint64_t *step;         /* cards_config */
     int trunk_card;                       /* the one that hosts the trunk; -1 */
     const _Atomic uint32_t *step_open;    /* while it is not 0 calls may come that nobody rings for; NULL: never */
     uint32_t churn_us;                    /* tests: cards_config */
@@ -69,10 +71,6 @@ struct paging_stats { /* since the start */
     int warm;            /* warm reads are still to come */
     struct cards_stats cards;
 };
-/* Main thread: the worker of a card that hosts the trunk is reaped and its calls are buried; it has a successor,
- * which follows. Return when the tables say so. */
-void paging_card_lost(struct paging *p, uint32_t card);
-void paging_card_back(struct paging *p, uint32_t card, uint32_t outbox);
 /* Any thread. */
 void paging_stats(const struct paging *p, struct paging_stats *s);
 

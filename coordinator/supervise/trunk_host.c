@@ -2,35 +2,28 @@
 #define _GNU_SOURCE
 #include "coordinator/supervise/trunk_host.h"
 
-#include <assert.h>
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "shm/bell.h"
 #include "shm/calls.h"
 
 #define TICK_MS 20       /* between two looks at the host's life while a step is open */
-#define STUCK_TICKS 250  /* without a beat: the host hangs. Our own ticks, so that a slow machine kills nobody */
-#define MOST_TRIES 5     /* of one step */
+#define LIFE_LOOK_US 1000 /* between two while a successor starts */
 
 struct trunk_host {
     struct trunk_host_config c;
     struct seg steps, answers, program;
-    struct worker w;
-    uint32_t life;        /* of the present host: which of the card's workers it is */
+    uint64_t first;       /* call of the host that starts next */
+    struct trunk_host_counters count;
     uint64_t record;      /* last one published */
     uint64_t state;       /* version of the state that the host has */
     uint32_t *token;      /* by position: the sequence so far, as the host's state has it */
     uint32_t n;
     struct step_token *replay;
     uint32_t n_replay;    /* most of a pass */
-    uint64_t beat;
-    uint32_t silent;      /* ticks since the last beat */
     _Atomic uint64_t now; /* record << 32 | its tokens */
 };
 
@@ -43,48 +36,19 @@ static struct answers *answers_of(const struct trunk_host *h)
     return h->answers.base;
 }
 
-static uint32_t outbox_of(const struct trunk_host *h)
+void trunk_host_segs(struct trunk_host *h, struct worker_seg *s)
 {
-    return card_outbox(h->c.card, h->life);
+    s[0] = (struct worker_seg){&h->steps, 0};
+    s[1] = (struct worker_seg){&h->answers, 1};
+    s[2] = (struct worker_seg){&h->program, 0};
 }
-
-/* first: number of its first call. */
-static int start(struct trunk_host *h, uint64_t first, struct err *e)
+void trunk_host_says(const struct trunk_host *h, char *text, size_t n, uint64_t *calls)
 {
-    struct worker_seg s[CHILD_SEGS];
-    char text[CTL_TEXT];
-    size_t n = h->c.segs(h->c.arg, outbox_of(h), s), at;
-    int rc;
+    size_t at = (size_t)snprintf(text, n, " trunk=%llu team=%u", (unsigned long long)h->record, h->c.threads);
 
-    assert(n <= TRUNK_HOST_SEGS);
-    s[n++] = (struct worker_seg){&h->steps, 0};
-    s[n++] = (struct worker_seg){&h->answers, 1};
-    s[n++] = (struct worker_seg){&h->program, 0};
-    rc = spawn_worker("conclave-gpu", h->c.name, outbox_of(h), s, n, &h->w, e);
-    if (rc)
-        return rc;
-    at = (size_t)snprintf(text, sizeof text, "card=%u device=%s trunk=%llu team=%u", h->c.card, h->c.device,
-                          (unsigned long long)h->record, h->c.threads);
-    for (uint32_t i = 0; i < h->c.threads && at < sizeof text; i++)
-        at += (size_t)snprintf(text + at, sizeof text - at, "%s%d", i ? "," : ":", h->c.cpu[i]);
-    if (at < sizeof text)
-        snprintf(text + at, sizeof text - at, " threads=%u cpus=- shared=1", h->c.expert_threads);
-    struct ctl_msg m = {.kind = CTL_START,
-                        .a = first - 1,
-                        .b = atomic_load_explicit(&h->c.amends->head, memory_order_acquire)};
-    snprintf(m.text, sizeof m.text, "%s", text);
-    ctl_send(h->w.ctl, &m, -1); /* it has gone: its last words follow */
-    rc = spawn_wait_ready(&h->w, e);
-    if (rc) {
-        spawn_kill(&h->w);
-        return rc;
-    }
-    struct board_proc *p = &h->c.board->proc[outbox_of(h)];
-    atomic_store(&p->pid, (uint32_t)h->w.pid);
-    atomic_store(&p->role, 3);
-    atomic_store(&p->alive, 1);
-    h->silent = 0;
-    return 0;
+    for (uint32_t i = 0; i < h->c.threads && at < n; i++)
+        at += (size_t)snprintf(text + at, n - at, "%s%d", i ? "," : ":", h->c.cpu[i]);
+    *calls = h->first - 1;
 }
 
 int trunk_host_open(const struct trunk_host_config *c, struct trunk_host **out, struct err *e)
@@ -96,7 +60,7 @@ int trunk_host_open(const struct trunk_host_config *c, struct trunk_host **out, 
         return err_set(e, -ENOMEM, "no memory for the trunk's host");
     *out = h;
     h->c = *c;
-    h->w = (struct worker){.pidfd = -1, .ctl = -1};
+    h->first = 1;
     h->steps.fd = h->answers.fd = h->program.fd = -1;
     h->n_replay = c->geo->step_tokens;
     h->token = malloc((size_t)c->geo->n_ctx * sizeof *h->token);
@@ -108,14 +72,13 @@ int trunk_host_open(const struct trunk_host_config *c, struct trunk_host **out, 
         (rc = seg_create(SEG_PROGRAM, 0, wire_bytes(c->prog), -1, &h->program, e)))
         return rc;
     wire_write(c->prog, c->at, c->kv, h->program.base);
-    return start(h, 1, e);
+    return 0;
 }
 
 void trunk_host_close(struct trunk_host *h)
 {
     if (!h)
         return;
-    spawn_end(&h->w, 1);
     seg_close(&h->steps);
     seg_close(&h->answers);
     seg_close(&h->program);
@@ -124,9 +87,22 @@ void trunk_host_close(struct trunk_host *h)
     free(h);
 }
 
-const struct worker *trunk_host_worker(const struct trunk_host *h)
+uint64_t trunk_host_next_call(const struct trunk_host *h)
 {
-    return &h->w;
+    return h->first;
+}
+const uint32_t *trunk_host_sequence(const struct trunk_host *h, uint32_t *n)
+{
+    *n = h->n;
+    return h->token;
+}
+const _Atomic uint64_t *trunk_host_word(const struct trunk_host *h)
+{
+    return &steps_of(h)->word;
+}
+const struct trunk_host_counters *trunk_host_counters(const struct trunk_host *h)
+{
+    return &h->count;
 }
 struct answers *trunk_host_answers(const struct trunk_host *h)
 {
@@ -152,44 +128,8 @@ static int look(void *arg)
     return atomic_load_explicit(&a->ringing, memory_order_acquire) & 1 ? LOOK_FOUND : LOOK_RUNG;
 }
 
-/* Its lines; *text: why it ends, if it said so. */
-static void hear(struct trunk_host *h, char *text, size_t n)
-{
-    struct ctl_msg m;
-    int fd;
-
-    while (h->w.ctl >= 0 && ctl_recv(h->w.ctl, &m, &fd, 0) > 0) {
-        if (fd >= 0)
-            close(fd);
-        if (m.kind == CTL_ERROR)
-            snprintf(text, n, ": %s", m.text);
-        if (m.kind == CTL_LOG && (m.a <= 1 || h->c.verbose))
-            fprintf(stderr, "conclave: %s: %s\n", h->w.name, m.text);
-    }
-}
-
-/* Reaps the host if it has died, or if it hangs. 1: it is gone, how says why. */
-static int gone(struct trunk_host *h, char *how, size_t n)
-{
-    uint64_t beat = atomic_load_explicit(&answers_of(h)->heartbeat, memory_order_relaxed);
-    int status, hangs;
-
-    h->silent = beat == h->beat ? h->silent + 1 : 0;
-    h->beat = beat;
-    hangs = h->silent > STUCK_TICKS;
-    if (hangs)
-        kill(h->w.pid, SIGKILL);
-    if (waitpid(h->w.pid, &status, hangs ? 0 : WNOHANG) != h->w.pid)
-        return 0;
-    if (hangs)
-        snprintf(how, n, "gave no sign of life and was killed");
-    else
-        spawn_how_it_ended(status, how, n);
-    return 1;
-}
-
 /* Waits for the record's answer. 0: it is there; 1: the host is reaped and no answer will come. */
-static int wait_answer(struct trunk_host *h, char *how, size_t n)
+static int wait_answer(struct trunk_host *h)
 {
     uint32_t round = 0;
 
@@ -198,8 +138,8 @@ static int wait_answer(struct trunk_host *h, char *how, size_t n)
             continue;
         round = 0;
         bell_sleep(&h->c.bells[PROC_MAIN], &h->c.board->asleep_main, look, h, TICK_MS);
-        if (!step_answered(answers_of(h), h->record) && gone(h, how, n))
-            return !step_answered(answers_of(h), h->record); /* once more, now that it is quiet */
+        if (life_turn(h->c.life) != LIFE_UP) /* once more, now that it is quiet */
+            return !step_answered(answers_of(h), h->record);
     }
     return 0;
 }
@@ -215,7 +155,7 @@ static void set_open(struct trunk_host *h, uint32_t open)
 }
 
 /* Publishes and waits. 0: answered, committed. */
-static int play(struct trunk_host *h, const struct step *s, char *how, size_t n)
+static int play(struct trunk_host *h, const struct step *s)
 {
     struct step_record r = {.seq = ++h->record,
                             .state_in = h->state,
@@ -227,7 +167,7 @@ static int play(struct trunk_host *h, const struct step *s, char *how, size_t n)
     step_publish(h->c.geo, steps_of(h), &r, s->token, s->out);
     bell_ring(&h->c.bells[PROC_TRUNK], &h->c.calls->asleep);
     set_open(h, 1);
-    int lost = wait_answer(h, how, n);
+    int lost = wait_answer(h);
     set_open(h, 0);
     if (lost)
         return -1;
@@ -239,60 +179,59 @@ static int play(struct trunk_host *h, const struct step *s, char *how, size_t n)
 
 /* ---- a successor ---- */
 
-static int replay(struct trunk_host *h, char *how, size_t n)
+static int replay(struct trunk_host *h)
 {
     for (uint32_t at = 0; at < h->n;) {
         uint32_t k = 0;
         for (; k < h->n_replay && at < h->n; k++, at++)
             h->replay[k] = (struct step_token){h->token[at], at, 0};
         struct step s = {.n_tokens = k, .token = h->replay};
-        if (play(h, &s, how, n))
+        h->count.replayed += k;
+        if (play(h, &s))
             return -1;
     }
     return 0;
 }
 
-/* The host is reaped. Another one, with nothing in its memory. */
-static void succeed(struct trunk_host *h, const char *how)
+/* The host is reaped. Another one, with nothing in its memory. 0: it follows; -1: there will be none. */
+static int succeed(struct trunk_host *h)
 {
-    char text[CTL_TEXT + 8] = "";
-    int pid = (int)h->w.pid;
-    uint32_t open;
-    uint64_t first;
-    struct err e = {0};
+    struct life *l = h->c.life;
+    uint32_t open, up = atomic_load(&l->last_up);
+    enum life_turn turn;
 
-    hear(h, text, sizeof text);
-    atomic_store(&h->c.board->proc[outbox_of(h)].alive, 0);
-    h->w.pid = 0;
-    spawn_kill(&h->w); /* its descriptors */
-    first = calls_bury(h->c.geo, h->c.calls, &open);
-    h->c.lost(h->c.arg);
+    h->first = calls_bury(h->c.geo, h->c.calls, &open);
+    h->count.retired += open;
     atomic_store_explicit(&answers_of(h)->ringing, 0, memory_order_relaxed);
     h->state = 0;
-    if (++h->life >= CARD_LIVES)
-        watch_fatal(*h->c.watch, "%s: no numbers are left for another worker", h->c.name);
-    if (start(h, first, &e))
-        watch_fatal(*h->c.watch, "%s (pid %d) %s%s; another cannot start: %s", h->c.name, pid, how, text, e.msg);
-    h->c.back(h->c.arg, outbox_of(h));
-    fprintf(stderr,
-            "conclave: %s (pid %d) %s%s; %u open call%s retired, pid %d goes on with call %llu, %u "
-            "tokens are played again\n",
-            h->c.name, pid, how, text, open, open == 1 ? "" : "s", (int)h->w.pid, (unsigned long long)first, h->n);
+    while ((turn = life_turn(l)) != LIFE_UP && turn != LIFE_OUT) {
+        if (atomic_load(&l->buried) <= up) {
+            atomic_store(&l->buried, up + 1);
+            bell_ring(&h->c.bells[PROC_STEWARD], &h->c.board->asleep_steward); /* no open call names it any more */
+            watch_wake(*h->c.watch);
+        }
+        usleep(LIFE_LOOK_US);
+        up = atomic_load(&l->last_up); /* one that was up, but died before we saw it, has published nothing */
+    }
+    fprintf(stderr, "conclave: %s: %u open call%s retired, ", l->name, open, open == 1 ? "" : "s");
+    if (turn == LIFE_OUT) {
+        fprintf(stderr, "the trunk is executed here from call %llu on, %u tokens are played again\n",
+                (unsigned long long)h->first, h->n);
+        return -1;
+    }
+    h->count.successors++;
+    fprintf(stderr, "pid %d goes on with call %llu, %u tokens are played again\n", l->pid,
+            (unsigned long long)h->first, h->n);
+    return 0;
 }
 
 const float *trunk_host_step(struct trunk_host *h, const struct step *s)
 {
-    char how[80] = "ended", text[8];
-    int tries = 0;
-
-    hear(h, text, sizeof text);
     h->n = s->token[0].pos; /* what the state must hold: later positions are written again */
-    while (play(h, s, how, sizeof how)) {
-        do {
-            if (++tries == MOST_TRIES)
-                watch_fatal(*h->c.watch, "%s %s; a step failed %d times, the run ends", h->c.name, how, tries);
-            succeed(h, how);
-        } while (replay(h, how, sizeof how));
-    }
+    while (play(h, s))
+        do
+            if (succeed(h))
+                return NULL;
+        while (replay(h));
     return answer_logits(answers_of(h));
 }

@@ -10,41 +10,40 @@
 #include "coordinator/trunk/exec/step.h"
 #include "coordinator/trunk/exec/wire.h"
 
-#define TRUNK_HOST_SEGS (CHILD_SEGS - 3)
+#define TRUNK_HOST_SEGS 3
 struct trunk_host_config { /* borrowed until trunk_host_close */
     const struct geometry *geo;
     struct board *board;
     struct bell *bells;
     struct calls *calls;
-    const struct amends *amends;
-    uint32_t card;                /* the one whose worker hosts the trunk */
-    const char *device, *name;    /* as CTL_START and lines name it: "emu", "emulated card 0" */
-    uint32_t expert_threads;      /* of that worker, beside the trunk's */
-    /* What the worker with that outbox gets besides steps, answers and program; returns how many, room for
-     * TRUNK_HOST_SEGS. */
-    size_t (*segs)(void *arg, uint32_t outbox, struct worker_seg *s);
-    /* Main thread: the worker is reaped and its calls are buried: nothing lies on its card; its successor with
-     * that outbox follows the rings. */
-    void (*lost)(void *arg);
-    void (*back)(void *arg, uint32_t outbox);
-    void *arg;
+    struct life *life;            /* of the card whose worker hosts the trunk */
     const struct program *prog;
     const struct weight_at *at;
     enum kv_type kv;
     uint32_t threads;
     const int *cpu;               /* threads of them */
     _Atomic uint32_t *open;       /* 1 while a step is, for a steward whom no kernel can wake; NULL: the host rings */
-    struct watch **watch;         /* for what cannot go on */
-    int verbose;
+    struct watch **watch;
 };
 struct trunk_host;
-/* Makes the segments and starts the first host. Main thread. */
+/* Makes the segments. Main thread. */
 int trunk_host_open(const struct trunk_host_config *c, struct trunk_host **out, struct err *e);
 void trunk_host_close(struct trunk_host *h);
-/* As exec_step: the logits, valid until the next step. Main thread. A host that cannot be replaced ends the
- * program with one line. */
+/* What its next worker gets: TRUNK_HOST_SEGS segments; what CTL_START says between the device and the experts'
+ * threads; the number of its first call is behind that of *calls. Before the first step, or by who starts it. */
+void trunk_host_segs(struct trunk_host *h, struct worker_seg *s);
+void trunk_host_says(const struct trunk_host *h, char *text, size_t n, uint64_t *calls);
+/* As exec_step: the logits, valid until the next step. Main thread. NULL: the card was left out, and another
+ * executor goes on: with call trunk_host_next_call, and the tokens of trunk_host_sequence, for its state is empty. */
 const float *trunk_host_step(struct trunk_host *h, const struct step *s);
-const struct worker *trunk_host_worker(const struct trunk_host *h);
+uint64_t trunk_host_next_call(const struct trunk_host *h);
+const uint32_t *trunk_host_sequence(const struct trunk_host *h, uint32_t *n);
+const _Atomic uint64_t *trunk_host_word(const struct trunk_host *h); /* of the step records */
+struct trunk_host_counters {
+    uint32_t successors;
+    uint64_t retired, replayed; /* open calls of the dead; tokens played again */
+};
+const struct trunk_host_counters *trunk_host_counters(const struct trunk_host *h);
 struct answers *trunk_host_answers(const struct trunk_host *h);
 /* Tokens of the step in work, for who follows its calls (any thread); *seq: its record. */
 uint32_t trunk_host_tokens(const struct trunk_host *h, uint64_t *seq);

@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+"""A card's worker that dies or faults does not change the text: killed between the stores of the protocol's
+words (CONCLAVE_DIE, shm/fault.h), killed from outside at any moment, stopped, ended by an error of its own,
+dying while it starts, three times within a minute, both workers at once, while the slots are filled for the
+first time, in a prompt of several calls a layer. The log says who died, who has its items, and who goes on;
+nothing is left.
+
+    tests/faults/test_card_death.py BUILD [--cards LIST]
+
+Emulated cards, or with --cards the driver's: 0, or 0,0 or 0,1."""
+import fcntl
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, "tests/lib")
+from cli import STORY, SharedMemory, children, gone, program, wait_for  # noqa: E402
+from conclave import Checks  # noqa: E402
+
+REAL = sys.argv[sys.argv.index("--cards") + 1] if "--cards" in sys.argv else None
+check = Checks()
+shm = SharedMemory()
+SECONDS = 120  # within which everything here ends; it takes a second on an idle machine
+PROMPT = "One Sock\nVelvet was a busy hedgehog who lived in a snug den behind"
+FILLER = 4000
+ALL, HALF = 8 << 20, 4 << 20  # bytes of slots that hold all experts, and about half of them
+
+DIED = re.compile(r"card \d+ \(pid (\d+)\)[: ](.*?); (?:(\d+) unfinished items?|no item was unfinished|it was not ready yet)"
+                  r"(.*)")
+AGAIN = re.compile(r"(\d+) open calls? retired, pid \d+ goes on with call")
+UP = re.compile(r"card \d+: pid (\d+) goes on with empty slots")
+
+
+def cards(pool, trunk="cpu"):
+    """Two cards (as many as are there) with so many bytes of slots together, and where the trunk is executed."""
+    return ["--cards", REAL or "emu:2:%d" % (pool // 2), "--trunk", trunk]
+
+
+class Run:
+    """A run whose answer is taken no faster than told: its pipe holds a page, which is full but for a few bytes."""
+
+    def __init__(self, *more, tokens=60, die=None, prompt=PROMPT, slow=False):
+        args = [program(), "run", "-m", STORY, "-p", prompt, "-n", str(tokens), "--ignore-eos", "--temp", "0",
+                "--no-heat", *map(str, more)]
+        env = dict(os.environ)
+        if die:
+            env["CONCLAVE_DIE"] = die
+        self.what = "%s %s" % (die or "", " ".join(map(str, more)))
+        self.pids, self.log, self.text = set(), tempfile.TemporaryFile(), b""
+        self.out, end = os.pipe()
+        if slow:
+            fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, 4096)
+            os.write(end, b"x" * FILLER)
+        self.filler = FILLER if slow else 0
+        self.p = subprocess.Popen(args, env=env, stdin=subprocess.DEVNULL, stdout=end, stderr=self.log)
+        os.close(end)
+
+    def workers(self):
+        """pids of the cards' workers now, in the order of the cards"""
+        found = children(self.p.pid)
+        self.pids |= set(found)
+        return sorted(pid for pid, name in found.items() if name.startswith("conclave-gpu"))
+
+    def host(self):
+        """pid of the one that started last: it has the trunk"""
+        return self.workers()[-1]
+
+    def read(self, n):
+        """So many bytes at most; False at the end."""
+        got = os.read(self.out, n)
+        self.text += got
+        return bool(got)
+
+    def begun(self):
+        """The answer has: from now on steps follow each other."""
+        while len(self.text) <= self.filler and self.read(64):
+            pass
+        return self
+
+    def until(self, there):
+        """Takes the answer slowly until there(self)."""
+        self.look()
+        while not there(self) and self.read(4):
+            time.sleep(0.003)
+            self.look()
+        return self
+
+    def look(self):
+        self.err = os.pread(self.log.fileno(), 1 << 20, 0).decode(errors="replace")
+        self.deaths = [(int(m[1]), m[2], int(m[3] or 0), m[4]) for m in DIED.finditer(self.err)]
+        self.successors = [int(m[1]) for m in UP.finditer(self.err)]
+        self.again = [int(n) for n in AGAIN.findall(self.err)]
+        self.pids |= set(self.successors) | {d[0] for d in self.deaths}
+
+    def end(self):
+        self.workers()
+        late = threading.Timer(SECONDS, self.p.kill)
+        late.start()
+        while self.read(65536):
+            pass
+        os.close(self.out)
+        self.p.wait()
+        check(late.is_alive(), "%s: did not end" % self.what)
+        late.cancel()
+        self.look()
+        self.log.close()
+        self.text = self.text[self.filler:]
+        check(self.p.returncode == 0, "%s: status %d: %s" % (self.what, self.p.returncode, self.err[-400:]))
+        check(gone(self.pids), "%s: still running" % self.what)
+        check(not shm.left(), "%s: left in /dev/shm: %s" % (self.what, shm.left()))
+        return self
+
+    def same(self, quiet, deaths=1):
+        check(self.text == quiet, "%s: another text: %r" % (self.what, self.text[:80]))
+        return check(len(self.deaths) >= deaths, "%s: %d deaths, wanted %d: %s" %
+                     (self.what, len(self.deaths), deaths, self.err[-400:]))
+
+
+def points(quiet):
+    """Between the stores; each time with an item of its own open."""
+    half = cards(HALF)
+    for point, passages in (("stage", (3, 60)), ("rows", (5, 120)), ("item", (2, 55, 140)), ("ring", (7, 90)),
+                            ("upload", (5, 9)), ("uploaded", (6, 11)), ("error", (4, 50))):
+        for n, k in enumerate(passages):
+            if REAL and point in ("rows",):
+                continue  # a kernel writes them
+            more = ["--nodes", 2] if point == "stage" or n % 2 else []
+            if point.startswith("upload"):
+                more += ["--ram", "3M"]
+            r = Run(*half, *more, die="%s:%d:%d" % (point, k, n % 2)).end()
+            if r.same(quiet):
+                pid, how, lost, rest = r.deaths[0]
+                check(lost >= 1 or point == "ring", "%s: no item was open: %s" % (r.what, r.err[-400:]))
+                check("an error" in how if point == "error" else "signal 9" in how, "%s: it %s" % (r.what, how))
+                check("another starts" in rest, "%s: %s" % (r.what, rest))
+
+
+def host(quiet):
+    """The trunk's worker, card 0, with a step open: in its calls, its sums and its answer, in its uploads, and as a
+    worker among others."""
+    for point, passages in (("step", (1, 21)), ("publish", (1, 70)), ("head", (2, 71)), ("sum", (3, 101)), ("retire", (4, 111)),
+                            ("logits", (1, 30)), ("answer", (2, 31)), ("upload", (9,)), ("uploaded", (11,))):
+        for n, k in enumerate(passages):
+            if REAL and point in ("publish", "head", "sum", "retire", "logits"):
+                continue  # kernels do these
+            more = ["--nodes", 2] if n % 2 else []
+            if point.startswith("upload"):
+                more += ["--ram", "3M"]
+            r = Run(*cards(HALF, "0"), *more, die="%s:%d:0" % (point, k)).end()
+            if r.same(quiet):
+                check("signal 9" in r.deaths[0][1] and len(r.again) == 1, "%s: %s" % (r.what, r.err[-400:]))
+                check(point not in ("head", "sum", "retire") or r.again[0] > 0, "%s: no call was open: %s" %
+                      (r.what, r.err[-400:]))
+    # the other card's worker beside a trunk that is no process of ours
+    for die in ("item:3:1", "stage:5:1", "upload:5:1", "error:6:1"):
+        more = ["--nodes", 2] if die.startswith("stage") else ["--ram", "3M"] if die.startswith("upload") else []
+        Run(*cards(HALF, "0"), *more, die=die).end().same(quiet)
+    for n in range(4):  # both, from outside
+        r = Run(*cards(HALF, "0")).begun()
+        time.sleep(0.003 * n)
+        kill(r, 0, 1)
+        r.end()
+        check(r.text == quiet, "%s, both killed: another text" % r.what)
+    # three times: the trunk goes on in the coordinator
+    for die in ("sum:9:0:9", "ready:1:0:9"):
+        r = Run(*cards(HALF, "0"), die=die).begun()
+        if die.startswith("ready"):
+            os.kill(r.host(), signal.SIGKILL)
+        r.end().same(quiet, 3)
+        check("3 times within a minute" in r.err and "the trunk is executed here" in r.err, "%s: %s" %
+              (r.what, r.err[-600:]))
+
+
+def kill(r, *which):
+    pids = r.workers()
+    for k in which:
+        if k < len(pids):
+            os.kill(pids[k], signal.SIGKILL)
+
+
+def outside(quiet):
+    """At any moment: what is open then is open."""
+    dice, died, lost = random.Random(7), 0, 0
+    for n in range(12):
+        r = Run(*cards(HALF), tokens=60).begun()
+        time.sleep(0.03 * dice.random())
+        kill(r, n % 2)
+        r.end()
+        check(r.text == quiet, "%s: another text" % r.what)
+        died += len(r.deaths)
+        lost += sum(d[2] for d in r.deaths)
+    check(died >= 6, "only %d of 12 were seen to die" % died)
+    print("killed from outside: %d of 12 while it ran, %d items open" % (died, lost))
+
+
+def successors():
+    """A long answer, taken slowly, in which the successors come up and work."""
+    more, n = cards(ALL), 900
+    long = Run(tokens=n).end().text
+
+    def lives(what, deaths, ups, *which, die=None):
+        r = Run(*more, tokens=n, slow=True, die=die).begun()
+        r.what += ", " + what
+        kill(r, *which)
+        r.until(lambda r: len(r.deaths) >= deaths and len(r.successors) >= ups).end().same(long, deaths)
+        check(len(r.deaths) == deaths and len(r.successors) == ups, "%s: %d deaths, %d successors: %s" %
+              (r.what, len(r.deaths), len(r.successors), r.err[-600:]))
+        return r
+
+    lives("one", 1, 1, 0)
+    lives("both at once", 2, 2, 0, 1)
+    lives("a successor that dies before it is ready", 2, 1, 0, die="ready:1:0:2")
+    r = lives("three times within a minute", 3, 2, die="item:3:1:9")
+    check("3 times within a minute" in r.deaths[-1][3], "three times: %s" % r.err[-400:])
+    r = lives("never ready", 3, 0, 0, die="ready:1:0:9")
+    check("3 times within a minute" in r.deaths[-1][3], "never ready: %s" % r.err[-400:])
+    # stopped: no sign of life, and the run waits for its items until then
+    r = Run(*more, tokens=n, slow=True).begun()
+    os.kill(r.workers()[0], signal.SIGSTOP)
+    r.end().same(long)
+    check("gave no sign of life" in r.deaths[0][1], "stopped: it %s" % r.deaths[0][1])
+
+
+def filling(quiet):
+    """While the slots are filled for the first time, beside the first tokens."""
+    for k in (2, 9):
+        r = Run(*cards(ALL), die="upload:%d:1" % k).end()
+        r.same(quiet)
+
+
+def prompts():
+    """In a pass of a prompt: many tokens together, several calls a layer, two of them open."""
+    long = " ".join([PROMPT] * 12)
+    os.environ["CONCLAVE_CALL_TOKENS"] = "13"
+    base = Run("--batch", 100, prompt=long, tokens=20).end()
+    for die in ("stage:2:0", "item:3:1", "item:40:0", "rows:50:1", "error:4:0"):
+        if REAL and die.startswith("rows"):
+            continue
+        r = Run(*cards(HALF), "--batch", 100, "--nodes", 2, die=die, prompt=long, tokens=20).end()
+        r.same(base.text)
+    del os.environ["CONCLAVE_CALL_TOKENS"]
+
+
+def main():
+    plain = Run().end()
+    quiet = plain.text
+    check(len(quiet) > 100 and not plain.deaths, "the quiet run: %r %r" % (quiet[:80], plain.err[-300:]))
+    for part in (points, host, outside, successors, filling, prompts):
+        begin = time.monotonic()
+        part(*([] if part in (successors, prompts) else [quiet]))
+        print("%s: %.1f s" % (part.__name__, time.monotonic() - begin))
+    check.end()
+
+
+main()
