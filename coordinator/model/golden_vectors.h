@@ -1,5 +1,5 @@
-/* Test help: where the vocabularies and their vectors lie, and how their JSON is read. Header only;
- * for *_test.c. */
+/* Test help: where the vocabularies, the chat templates and their vectors lie, and how their JSON is
+ * read. Header only; for *_test.c. */
 #pragma once
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,15 +9,15 @@
 #include "coordinator/json/json.h"
 #include "tests/test.h"
 
-/* Path of a file of golden/vocab. NULL: there is no such folder here (skipped; failed in CI). */
-static inline const char *vector_path(const char *file)
+/* Path of a file of golden/FOLDER. NULL: there is no such folder here (skipped; failed in CI). */
+static inline const char *golden_path(const char *folder, const char *file)
 {
     static char path[4096];
     const char *shared = getenv("CONCLAVE_SHARED"), *ci = getenv("CI");
 
     if (!shared)
         shared = "../shared";
-    snprintf(path, sizeof path, "%s/golden/vocab", shared);
+    snprintf(path, sizeof path, "%s/golden/%s", shared, folder);
     if (access(path, R_OK)) {
         if (ci && !strcmp(ci, "true"))
             CHECK(0, "%s is missing", path);
@@ -25,20 +25,30 @@ static inline const char *vector_path(const char *file)
             SKIP("%s (no %s; CONCLAVE_SHARED names the folder)", file, path);
         return NULL;
     }
-    snprintf(path, sizeof path, "%s/golden/vocab/%s", shared, file);
+    snprintf(path, sizeof path, "%s/golden/%s/%s", shared, folder, file);
     return path;
 }
 
-/* NULL after a failed check or a skip. */
-static inline struct json_doc *vector_json(const char *file)
+static inline const char *vector_path(const char *file)
 {
-    const char *path = vector_path(file);
+    return golden_path("vocab", file);
+}
+
+/* NULL after a failed check or a skip. */
+static inline struct json_doc *golden_json(const char *folder, const char *file)
+{
+    const char *path = golden_path(folder, file);
     struct json_doc *d = NULL;
     struct err e = {0};
 
     if (path)
         CHECK(json_load(path, NULL, &d, &e) == 0, "%s", e.msg);
     return d;
+}
+
+static inline struct json_doc *vector_json(const char *file)
+{
+    return golden_json("vocab", file);
 }
 
 struct bytes {
@@ -56,6 +66,25 @@ static inline void bytes_add(struct bytes *b, const void *s, size_t n)
     }
     memcpy(b->s + b->n, s, n);
     b->n += n;
+}
+
+/* A whole file, a NUL behind it. */
+static inline struct bytes golden_file(const char *folder, const char *file)
+{
+    const char *path = golden_path(folder, file);
+    FILE *f = path ? fopen(path, "rb") : NULL;
+    struct bytes b = {0};
+    char buf[4096];
+    size_t n;
+
+    CHECK(f, "%s cannot be read", file);
+    while (f && (n = fread(buf, 1, sizeof buf, f)) > 0)
+        bytes_add(&b, buf, n);
+    if (f)
+        fclose(f);
+    bytes_add(&b, "", 1);
+    b.n--;
+    return b;
 }
 
 /* Appends what a string in base64 stands for. */

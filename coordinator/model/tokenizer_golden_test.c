@@ -43,24 +43,6 @@ static struct tokenizer *open_tokenizer(const struct gguf *g, const char *pre)
 /* --- published vectors -------------------------------------------------------------------------
  */
 
-static struct bytes read_file(const char *file)
-{
-    const char *path = vector_path(file);
-    FILE *f = path ? fopen(path, "rb") : NULL;
-    struct bytes b = {0};
-    char buf[4096];
-    size_t n;
-
-    CHECK(f, "%s cannot be read", file);
-    while (f && (n = fread(buf, 1, sizeof buf, f)) > 0)
-        bytes_add(&b, buf, n);
-    if (f)
-        fclose(f);
-    bytes_add(&b, "", 1); /* a NUL for strstr and strtoul */
-    b.n--;
-    return b;
-}
-
 static void published(struct tokenizer *t, const char *name, size_t n_cases)
 {
     static const char between[] = "\n__ggml_vocab_test__\n";
@@ -70,9 +52,9 @@ static void published(struct tokenizer *t, const char *name, size_t n_cases)
     size_t n = 0;
 
     snprintf(file, sizeof file, "ggml-vocab-%s.gguf.inp", name);
-    in = read_file(file);
+    in = golden_file("vocab", file);
     snprintf(file, sizeof file, "ggml-vocab-%s.gguf.out", name);
-    out = read_file(file);
+    out = golden_file("vocab", file);
     p = in.s;
     line = out.s;
     for (char *end; p; p = end ? end + sizeof between - 1 : NULL) {
