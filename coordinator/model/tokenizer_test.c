@@ -452,6 +452,32 @@ static void test_eog(void)
     close_both(b);
 }
 
+/* A GLM file names one end token; its answers end with two more. */
+static void test_eog_of_glm(void)
+{
+    static const struct {
+        const char *rule;
+        int ends;
+    } files[] = {{"glm4", 1}, {"glm5", 1}, {"qwen2", 0}};
+
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        struct made *m = bpe(files[i].rule);
+        struct both b;
+
+        add(m, "<|endoftext|>", TOKEN_CONTROL, 0);   /* 256 */
+        add(m, "<|user|>", TOKEN_CONTROL, 0);        /* 257 */
+        add(m, "<|assistant|>", TOKEN_CONTROL, 0);   /* 258 */
+        add(m, "<|observation|>", TOKEN_CONTROL, 0); /* 259 */
+        add_id(m, "eos", 256);
+        b = open_made(m);
+        CHECK_EQ(token_is_eog(b.t, 256), 1);
+        CHECK_EQ(token_is_eog(b.t, 257), files[i].ends);
+        CHECK_EQ(token_is_eog(b.t, 258), 0);
+        CHECK_EQ(token_is_eog(b.t, 259), files[i].ends);
+        close_both(b);
+    }
+}
+
 /* --- SPM ---------------------------------------------------------------------------------------
  */
 
@@ -799,6 +825,7 @@ int main(void)
     test_bos_eos();
     test_special();
     test_eog();
+    test_eog_of_glm();
     test_spm();
     test_stream();
     test_demo_prompts();

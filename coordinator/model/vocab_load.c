@@ -309,7 +309,10 @@ static void mark_eog(struct tokenizer *t)
          "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
          0},
     };
+    /* GLM's answers end where another speaker begins; elsewhere these names may be text of the answer's */
+    static const char *const speakers[] = {"<|user|>", "<|observation|>"};
     const int64_t named[] = {t->eos, t->eot, t->eom};
+    int glm = t->rule && (!strcmp(t->rule->name, "glm4") || !strcmp(t->rule->name, "glm5"));
     uint32_t end;
 
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
@@ -317,6 +320,12 @@ static void mark_eog(struct tokenizer *t)
 
         if (id != NO_TOKEN && (t->tokens[id].type == TOKEN_CONTROL ||
                                (known[i].user_too && t->tokens[id].type == TOKEN_USER)))
+            t->tokens[id].eog = 1;
+    }
+    for (size_t i = 0; glm && i < sizeof speakers / sizeof *speakers; i++) {
+        uint32_t id = vocab_find(t, speakers[i], strlen(speakers[i]));
+
+        if (id != NO_TOKEN && t->tokens[id].type == TOKEN_CONTROL)
             t->tokens[id].eog = 1;
     }
     /* gpt-oss: <|end|> only ends a message, the answer goes on */
