@@ -18,12 +18,15 @@ enum {
     MOST_BLOCKS = 64,    /* that carry activations */
     FAST_POLLS = 64,     /* looks at owner stamps before redirects and item stamps are looked at */
     AHEAD = 8,           /* rows of a thread on their way */
-    CARD_BIT = MAX_NODES /* direct: nodes, then cards */
+    CARD_BIT = MAX_NODES, /* direct: nodes, then cards */
+    MOST_USED = 64,
+    POLLED_TOKENS = 8 /* up to so many the sum waits for itself; beyond, one block waits before it */
 };
+#define OWN UINT32_MAX
 static_assert(MAX_NODES + MAX_CARDS <= 32, "a lane looks at one worker's stamp");
 
 struct change {
-    uint32_t at, slot; /* layer * n_experts + expert; 0: gone, else 1 + slot here */
+    uint32_t at, slot; /* layer * n_experts + expert; as in `own` */
 };
 /* Mapped host memory. The host writes the first part (between steps, or single words at any time), the
  * kernels the second. */
@@ -48,7 +51,7 @@ struct state {
 };
 /* By value to every kernel. */
 struct view {
-    uint32_t n_nodes, n_experts, max_items, n_slabs, n_cards, slot0;
+    uint32_t n_nodes, n_experts, max_items, n_slabs, n_cards;
     uint32_t col[MAX_NODES + 1]; /* a row's columns by node */
     uint32_t card_slot0[MAX_CARDS];
     uint16_t owner[MAX_NODES];
@@ -65,15 +68,14 @@ struct view {
     uint64_t choice_layer; /* words a layer */
     /* on the card */
     struct state *state;
-    uint32_t *own; /* by layer * n_experts + expert: 0, or 1 + slot here */
-    const uint64_t *slot_off;
+    uint32_t *own; /* by layer * n_experts + expert: 0, or 1 + its slot's offset / SLOT_ALIGN */
     const uint8_t *pool;
     const float *scale;   /* by the same: N_MATS */
     const uint64_t *box;  /* by outbox number; 0: not mapped */
     uint16_t *item_owner; /* 0: the nodes' workers; OWNER_DISK; a card's */
-    uint32_t *item_of;    /* by pair; own ones unset */
-    const uint8_t **made; /* by item * n_nodes + share: the rows of who made it */
-    const float **row_at; /* by pair * n_nodes + share: the row, as from column 0 */
+    uint32_t *item_of;    /* by pair; OWN */
+    const uint8_t **made; /* for gather, by item * n_nodes + share: the rows of who made it */
+    uint32_t *chosen;     /* as choice */
 };
 struct layer_view {
     uint32_t layer, used, n_tokens, n_embd;
@@ -95,6 +97,7 @@ struct calls_cuda {
         uint64_t mat_off[N_MATS];
         uint32_t has_scale;
     } *layer;
+    uint32_t slot0, *slot; /* by slot here: as in v.own */
 };
 
 /* ---- publishing ---- */
@@ -126,11 +129,11 @@ struct named {
     uint32_t card[MAX_CARDS];
 };
 
-/* An expert of ours. slot: 1 + its number here. */
+/* An expert of ours. slot: as in v.own. */
 static __device__ void put_slot(const view &v, const layer_view &l, uint32_t expert, uint32_t slot,
                                 expert_slot *to)
 {
-    const uint8_t *at = v.pool + v.slot_off[slot - 1];
+    const uint8_t *at = v.pool + (uint64_t)(slot - 1) * SLOT_ALIGN;
     const float *scale = v.scale + ((size_t)l.layer * v.n_experts + expert) * N_MATS;
 
     for (int m = 0; m < N_MATS; m++) {
@@ -138,12 +141,6 @@ static __device__ void put_slot(const view &v, const layer_view &l, uint32_t exp
         to->scale[m] = l.has_scale ? scale[m] : 1.0f;
     }
 }
-static __device__ __forceinline__ void own_row(const view &v, const layer_view &l, uint32_t pair)
-{
-    for (uint32_t k = 0; k < v.n_nodes; k++)
-        v.row_at[(size_t)pair * v.n_nodes + k] = l.rows + (size_t)pair * l.n_embd;
-}
-
 /* The present worker of the card that has the slot, or the one that this call has named already; 0: none. */
 static __device__ uint32_t card_owner(const view &v, uint32_t slot, struct named *found)
 {
@@ -223,7 +220,7 @@ static __device__ split split_one(const view &v, const layer_view &l, bool away,
             it.row[0] = p;
             items[i] = it;
             put_slot(v, l, e, slot, &slots[i]);
-            own_row(v, l, p);
+            v.item_of[p] = OWN;
         } else if (in && away) {
             uint32_t i = r.n_items + __popc(others & below);
             put_pair(v, l, n, i, i, p);
@@ -257,7 +254,7 @@ static __device__ void put_expert(const view &v, const layer_view &l, uint64_t n
             items[own].tok[j] = i / l.used;
             items[own].row[j] = i;
             items[own].n_tok = j + 1;
-            own_row(v, l, i);
+            v.item_of[i] = OWN;
         } else {
             put_pair(v, l, n, at.n_pairs + done, at.n_items, i);
         }
@@ -316,11 +313,14 @@ static __global__ void publish(view v, layer_view l, expert_item *items, uint32_
 
     if (threadIdx.x < sizeof found / 4)
         ((uint32_t *)&found)[threadIdx.x] = 0;
-    if (threadIdx.x == 0)
-        __threadfence_system(); /* the slot's RETIRED and the last reads of this half: before the stores below */
     for (uint32_t i = threadIdx.x; i < pairs; i += blockDim.x)
         away |= !v.own[(size_t)l.layer * v.n_experts + l.ids[i]];
     away = __syncthreads_or(away) && !st->failed;
+    if (away) {
+        if (threadIdx.x == 0)
+            __threadfence_system(); /* the slot's RETIRED and the last reads of this half: before the stores below */
+        __syncthreads();
+    }
     if (blockIdx.x == 0) {
         split r = {};
 
@@ -329,7 +329,7 @@ static __global__ void publish(view v, layer_view l, expert_item *items, uint32_
         else if (threadIdx.x < 32)
             r = split_one(v, l, away, n, items, slots, &found);
         for (uint32_t i = threadIdx.x; i < pairs; i += blockDim.x)
-            v.choice[l.layer * v.choice_layer + l.pair0 + i] = l.ids[i];
+            v.chosen[l.layer * v.choice_layer + l.pair0 + i] = l.ids[i];
         __syncthreads();
         if (threadIdx.x < MAX_CARDS)
             st->card[threadIdx.x] = found.card[threadIdx.x];
@@ -441,17 +441,17 @@ static __device__ void give_up(const view &v, const layer_view &l, uint64_t n, i
     v.state->failed = 1;
 }
 
-/* One block. */
-static __global__ void wait(view v, layer_view l)
+/* The whole block, until every share that of(i) names, i < n_shares, is made; OWN: none. put(i, rows): whose rows.
+ * False: it gave up, or another block had. */
+template <class OF, class PUT>
+static __device__ bool wait_for(const view &v, const layer_view &l, uint64_t n, uint32_t n_shares, OF of, PUT put)
 {
     __shared__ int how, why;
     __shared__ uint32_t missing;
     struct state *st = v.state;
-    uint32_t shares = st->n_items * v.n_nodes, pairs = l.n_tokens * l.used;
-    uint64_t n = st->open, start = handoff_now(), looks = 0;
+    uint64_t start = 0;
+    uint32_t looks = 0;
 
-    if (!n || st->failed)
-        return;
     for (;; looks++) {
         int missed = 0;
 
@@ -463,41 +463,52 @@ static __global__ void wait(view v, layer_view l)
             }
         }
         __syncthreads();
-        if (how == ALL_STAMPED) {
-            for (uint32_t i = threadIdx.x; i < shares; i += WAIT_THREADS)
-                v.made[i] = as_called(v, n, i);
-            break;
-        }
-        for (uint32_t i = threadIdx.x; i < shares; i += WAIT_THREADS)
-            if (!(v.made[i] = made(v, n, i))) {
+        bool all = how == ALL_STAMPED;
+        for (uint32_t i = threadIdx.x; i < n_shares; i += blockDim.x) {
+            uint32_t share = of(i);
+            const uint8_t *rows = share == OWN ? NULL : all ? as_called(v, n, share) : made(v, n, share);
+            if (rows) {
+                put(i, rows);
+            } else if (share != OWN) {
                 missed = 1;
-                missing = i;
+                missing = share;
             }
+        }
         if (!__syncthreads_or(missed))
             break;
         if (threadIdx.x == 0) {
-            if (handoff_word(&v.control->stop))
+            uint64_t now = handoff_now();
+            start = start ? start : now;
+            if (((volatile struct state *)st)->failed)
                 why = CALLS_STOPPED;
-            else if (handoff_now() - start > handoff_word(&v.control->limit_ns))
-                why = CALLS_LATE;
-            if (why)
-                give_up(v, l, n, why, missing);
+            else if (handoff_word(&v.control->stop))
+                give_up(v, l, n, why = CALLS_STOPPED, missing);
+            else if (now - start > handoff_word(&v.control->limit_ns))
+                give_up(v, l, n, why = CALLS_LATE, missing);
         }
         __syncthreads();
         if (why)
-            return;
+            return false;
         __syncthreads(); /* `how` and `missing` are free for the next look */
     }
-    __syncthreads();
-    for (uint32_t i = threadIdx.x; i < pairs; i += WAIT_THREADS)
-        if (!v.own[(size_t)l.layer * v.n_experts + l.ids[i]])
-            for (uint32_t k = 0; k < v.n_nodes; k++)
-                v.row_at[(size_t)i * v.n_nodes + k] =
-                    (const float *)v.made[v.item_of[i] * v.n_nodes + k] + (size_t)i * l.n_embd;
-    if (threadIdx.x == 0) {
-        st->count.wait_ns += handoff_now() - start;
+    if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0)
         st->count.looks += looks;
-    }
+    return true;
+}
+
+/* One block, before many others that then find everything made. */
+static __global__ void wait(view v, layer_view l)
+{
+    struct state *st = v.state;
+    uint64_t n = st->open, start = handoff_now();
+
+    if (!n || st->failed)
+        return;
+    wait_for(
+        v, l, n, st->n_items * v.n_nodes, [](uint32_t i) { return i; },
+        [&](uint32_t i, const uint8_t *rows) { v.made[i] = rows; });
+    if (threadIdx.x == 0)
+        st->count.wait_ns += handoff_now() - start;
 }
 
 /* ---- the sum ---- */
@@ -517,47 +528,70 @@ static __device__ __forceinline__ uint32_t node_of(const view &v, uint32_t col)
     return k;
 }
 
-/* A thread makes four values of a token. */
+/* A thread makes four values of a token; a block waits for that token's experts. */
 static __global__ void sum(view v, layer_view l, const float *w, float *y, size_t ldy)
 {
+    __shared__ const float *at[MOST_USED * MAX_NODES];
     uint32_t i = blockIdx.x * SUM_THREADS + threadIdx.x, t = blockIdx.y, k = node_of(v, 4 * i);
-    uint64_t n = v.state->open;
+    uint32_t shares = l.used * v.n_nodes, pair0 = t * l.used;
+    uint64_t n = v.state->open, start = 0;
+    bool first = blockIdx.x == 0 && t == 0 && threadIdx.x == 0, fine = !v.state->failed;
     float4 a = make_float4(0, 0, 0, 0);
 
-    if (v.state->failed)
+    for (uint32_t s = threadIdx.x; s < shares; s += SUM_THREADS)
+        if (v.item_of[pair0 + s / v.n_nodes] == OWN)
+            at[s] = l.rows + (size_t)(pair0 + s / v.n_nodes) * l.n_embd;
+    if (n && fine) {
+        if (first)
+            start = handoff_now();
+        fine = wait_for(
+            v, l, n, shares,
+            [&](uint32_t s) {
+                uint32_t item = v.item_of[pair0 + s / v.n_nodes];
+                return item == OWN ? OWN : item * v.n_nodes + s % v.n_nodes;
+            },
+            [&](uint32_t s, const uint8_t *rows) {
+                at[s] = (const float *)rows + (size_t)(pair0 + s / v.n_nodes) * l.n_embd;
+            });
+        if (first)
+            v.state->count.wait_ns += handoff_now() - start;
+    }
+    if (!fine)
         return;
+    __syncthreads();
     if (4 * i < l.n_embd) {
         for (uint32_t p0 = 0; p0 < l.used; p0 += AHEAD) {
-            const float4 *at[AHEAD];
             float4 row[AHEAD];
-            uint32_t pair = t * l.used + p0;
+            float f[AHEAD];
 
 #pragma unroll
-            for (uint32_t p = 0; p < AHEAD; p++) /* a place that is none reads another's row */
-                at[p] = (const float4 *)v.row_at[(size_t)(pair + (p0 + p < l.used ? p : 0)) * v.n_nodes + k];
-#pragma unroll
-            for (uint32_t p = 0; p < AHEAD; p++)
-                row[p] = load_far(at[p] + i);
+            for (uint32_t p = 0; p < AHEAD; p++) { /* a place that is none reads another's row */
+                uint32_t q = p0 + p < l.used ? p0 + p : p0;
+                row[p] = load_far((const float4 *)at[q * v.n_nodes + k] + i);
+                f[p] = w[pair0 + q];
+            }
 #pragma unroll
             for (uint32_t p = 0; p < AHEAD; p++)
                 if (p0 + p < l.used)
-                    add_row(a, w[pair + p], row[p]);
+                    add_row(a, f[p], row[p]);
         }
         store_sum(y + t * ldy + 4 * i, a);
     }
     retire(v, n, gridDim.x * gridDim.y);
 }
 
+/* After `wait`. */
 static __global__ void gather(view v, layer_view l)
 {
     uint32_t i = blockIdx.x * SUM_THREADS + threadIdx.x, pair = blockIdx.y, k = node_of(v, 4 * i);
+    uint32_t item = v.item_of[pair];
     uint64_t n = v.state->open;
 
     if (v.state->failed)
         return;
-    if (4 * i < l.n_embd && n && !v.own[(size_t)l.layer * v.n_experts + l.ids[pair]])
+    if (4 * i < l.n_embd && item != OWN)
         ((float4 *)(l.rows + (size_t)pair * l.n_embd))[i] =
-            load_far((const float4 *)v.row_at[(size_t)pair * v.n_nodes + k] + i);
+            load_far((const float4 *)((const float *)v.made[item * v.n_nodes + k] + (size_t)pair * l.n_embd) + i);
     retire(v, n, gridDim.x * gridDim.y);
 }
 
@@ -571,13 +605,15 @@ static __global__ void begin(view v)
         v.own[c->change[k].at] = c->change[k].slot;
 }
 
-static __global__ void end(view v)
+/* A block a layer: what it chose, to mapped memory; the counters. */
+static __global__ void end(view v, uint32_t pairs)
 {
-    const uint64_t *from = (const uint64_t *)&v.state->count;
-    volatile uint64_t *to = (volatile uint64_t *)&v.control->count;
+    const uint32_t *from = v.chosen + blockIdx.x * v.choice_layer;
 
-    if (threadIdx.x < sizeof v.state->count / 8)
-        to[threadIdx.x] = from[threadIdx.x];
+    for (uint32_t i = threadIdx.x; i < pairs; i += blockDim.x)
+        v.choice[blockIdx.x * v.choice_layer + i] = from[i];
+    if (blockIdx.x == 0 && threadIdx.x < sizeof v.state->count / 8)
+        ((volatile uint64_t *)&v.control->count)[threadIdx.x] = ((const uint64_t *)&v.state->count)[threadIdx.x];
 }
 
 int calls_cuda_begin(struct calls_cuda *x, cudaStream_t s)
@@ -585,9 +621,9 @@ int calls_cuda_begin(struct calls_cuda *x, cudaStream_t s)
     begin<<<1, FEW_THREADS, 0, s>>>(x->v);
     return cudaGetLastError();
 }
-int calls_cuda_end(struct calls_cuda *x, cudaStream_t s)
+int calls_cuda_end(struct calls_cuda *x, uint32_t n_tokens, cudaStream_t s)
 {
-    end<<<1, 32, 0, s>>>(x->v);
+    end<<<x->g.n_layers, FEW_THREADS, 0, s>>>(x->v, n_tokens * x->g.top_k);
     return cudaGetLastError();
 }
 
@@ -619,11 +655,6 @@ int calls_cuda_publish(struct calls_cuda *x, const struct calls_cuda_layer *l, s
     publish<<<1 + (unsigned)blocks, threads, 0, s>>>(x->v, view_of(x, l), items, n_items, slots);
     return cudaGetLastError();
 }
-int calls_cuda_wait(struct calls_cuda *x, const struct calls_cuda_layer *l, cudaStream_t s)
-{
-    wait<<<1, WAIT_THREADS, 0, s>>>(x->v, view_of(x, l));
-    return cudaGetLastError();
-}
 static dim3 row_grid(const struct calls_cuda_layer *l, uint32_t rows)
 {
     return dim3((l->n_embd / 4 + SUM_THREADS - 1) / SUM_THREADS, rows);
@@ -631,11 +662,14 @@ static dim3 row_grid(const struct calls_cuda_layer *l, uint32_t rows)
 int calls_cuda_sum(struct calls_cuda *x, const struct calls_cuda_layer *l, const float *w, float *y, size_t ldy,
                    cudaStream_t s)
 {
+    if (l->n_tokens > POLLED_TOKENS)
+        wait<<<1, WAIT_THREADS, 0, s>>>(x->v, view_of(x, l));
     sum<<<row_grid(l, l->n_tokens), SUM_THREADS, 0, s>>>(x->v, view_of(x, l), w, y, ldy);
     return cudaGetLastError();
 }
 int calls_cuda_gather(struct calls_cuda *x, const struct calls_cuda_layer *l, cudaStream_t s)
 {
+    wait<<<1, WAIT_THREADS, 0, s>>>(x->v, view_of(x, l));
     gather<<<row_grid(l, l->n_tokens * l->used), SUM_THREADS, 0, s>>>(x->v, view_of(x, l));
     return cudaGetLastError();
 }
@@ -707,7 +741,7 @@ static void *take(struct parts *p, uint64_t bytes)
     return p->base ? p->base + at : NULL;
 }
 
-static void lay_out(struct calls_cuda *x, const struct calls_cuda_config *c, struct parts *p)
+static void lay_out(struct calls_cuda *x, struct parts *p)
 {
     const struct geometry *g = &x->g;
     uint64_t experts = (uint64_t)g->n_layers * g->n_experts;
@@ -715,16 +749,15 @@ static void lay_out(struct calls_cuda *x, const struct calls_cuda_config *c, str
     p->used = 0;
     x->v.state = (struct state *)take(p, sizeof *x->v.state);
     x->v.own = (uint32_t *)take(p, experts * 4);
-    x->v.slot_off = (const uint64_t *)take(p, (uint64_t)c->n_slots * 8);
     x->v.scale = (const float *)take(p, experts * N_MATS * 4);
     x->v.box = (const uint64_t *)take(p, MAX_PROCS * 8);
     x->v.item_owner = (uint16_t *)take(p, (uint64_t)g->max_items * 2);
     x->v.item_of = (uint32_t *)take(p, (uint64_t)g->max_pairs * 4);
     x->v.made = (const uint8_t **)take(p, (uint64_t)g->max_items * g->n_nodes * 8);
-    x->v.row_at = (const float **)take(p, (uint64_t)g->max_pairs * g->n_nodes * 8);
+    x->v.chosen = (uint32_t *)take(p, g->n_layers * x->v.choice_layer * 4);
 }
 
-static cudaError_t open_memory(struct calls_cuda *x, const struct calls_cuda_config *c)
+static cudaError_t open_memory(struct calls_cuda *x)
 {
     const struct geometry *g = &x->g;
     uint64_t experts = (uint64_t)g->n_layers * g->n_experts,
@@ -733,7 +766,7 @@ static cudaError_t open_memory(struct calls_cuda *x, const struct calls_cuda_con
     cudaError_t rc;
 
     x->v.choice_layer = (uint64_t)g->step_tokens * g->top_k;
-    lay_out(x, c, &p);
+    lay_out(x, &p);
     rc = cudaMalloc(&x->arena, p.used);
     if (!rc)
         rc = cudaMemset(x->arena, 0, p.used);
@@ -750,7 +783,7 @@ static cudaError_t open_memory(struct calls_cuda *x, const struct calls_cuda_con
     memset(x->control, 0, control);
     memset(x->choice, 0, g->n_layers * x->v.choice_layer * 4);
     p.base = x->arena;
-    lay_out(x, c, &p);
+    lay_out(x, &p);
     return cudaSuccess;
 }
 
@@ -758,19 +791,14 @@ static cudaError_t fill(struct calls_cuda *x, const struct calls_cuda_config *c)
 {
     const struct geometry *g = &x->g;
     uint64_t experts = (uint64_t)g->n_layers * g->n_experts;
-    uint64_t *off = (uint64_t *)calloc(c->n_slots + 1, sizeof *off), box[MAX_PROCS] = {};
+    uint64_t box[MAX_PROCS] = {};
     cudaError_t rc = cudaSuccess;
 
-    if (!off)
-        return cudaErrorMemoryAllocation;
     for (uint32_t i = 0; i < c->n_slots; i++)
-        off[i] = table_slot(c->tables, c->slot0 + i)->off;
+        x->slot[i] = (uint32_t)(table_slot(c->tables, c->slot0 + i)->off / SLOT_ALIGN) + 1;
     for (uint32_t i = 0; i < MAX_PROCS && !rc; i++)
         if (c->outbox[i])
             rc = seen(c->outbox[i], &box[i]);
-    if (!rc)
-        rc = cudaMemcpy((void *)x->v.slot_off, off, c->n_slots * sizeof *off, cudaMemcpyHostToDevice);
-    free(off);
     if (!rc)
         rc = cudaMemcpy((void *)x->v.box, box, sizeof box, cudaMemcpyHostToDevice);
     if (!rc)
@@ -792,7 +820,7 @@ static void view_geometry(struct calls_cuda *x, const struct calls_cuda_config *
     x->v.max_items = g->max_items;
     x->v.n_slabs = g->n_slabs;
     x->v.n_cards = c->n_cards;
-    x->v.slot0 = c->slot0;
+    x->slot0 = c->slot0;
     x->v.pool = (const uint8_t *)c->pool;
     for (uint32_t k = 0; k < g->n_nodes; k++)
         x->v.owner[k] = (uint16_t)c->owner[k];
@@ -818,8 +846,13 @@ int calls_cuda_open(const struct calls_cuda_config *c, struct calls_cuda **out, 
     x->g = *g;
     x->device = c->device;
     x->layer = (struct calls_cuda::layer_shape *)calloc(g->n_layers, sizeof *x->layer);
-    if (!x->layer) {
+    x->slot = (uint32_t *)calloc(c->n_slots + 1, sizeof *x->slot);
+    if (!x->layer || !x->slot) {
         err_set(e, -ENOMEM, "no memory for the experts' calls");
+        goto failed_;
+    }
+    if (g->top_k > MOST_USED) {
+        err_set(e, -ENOTSUP, "card %d: %u experts a token are more than %d", c->device, g->top_k, MOST_USED);
         goto failed_;
     }
     if (g->n_embd % 4 || g->acts_half % 16 || g->rows_half % 16 || g->inter_half % 16) {
@@ -829,7 +862,7 @@ int calls_cuda_open(const struct calls_cuda_config *c, struct calls_cuda **out, 
     view_geometry(x, c);
     rc = find_segments(x, c);
     if (!rc)
-        rc = open_memory(x, c);
+        rc = open_memory(x);
     if (!rc)
         rc = fill(x, c);
     if (rc) {
@@ -852,6 +885,7 @@ void calls_cuda_close(struct calls_cuda *x)
     cudaFreeHost(x->control);
     cudaFreeHost(x->choice);
     free(x->layer);
+    free(x->slot);
     free(x);
 }
 
@@ -861,7 +895,7 @@ void calls_cuda_changes(struct calls_cuda *x, const uint32_t *at, size_t n, cons
 {
     for (size_t i = 0; i < n; i++) {
         uint64_t e = entry[at[i]];
-        x->control->change[i] = {at[i], e ? ENTRY_PLACE(e) - x->g.n_slabs - x->v.slot0 + 1 : 0};
+        x->control->change[i] = {at[i], e ? x->slot[ENTRY_PLACE(e) - x->g.n_slabs - x->slot0] : 0};
     }
     x->control->n_changes = n;
 }

@@ -6,9 +6,9 @@
  *   calls_cuda_begin      a step begins: the own table's changes
  *   calls_cuda_publish    a layer: own items and their slots; the call of the others
  *   (the fused expert over the own items)
- *   calls_cuda_wait       until every share of the call is made
- *   calls_cuda_sum        weights times rows, own and others', rule 28; the call is retired
- *   calls_cuda_end        counters
+ *   calls_cuda_sum        until every share of the call is made; weights times rows, own and others', rule 28;
+ *                         the call is retired
+ *   calls_cuda_end        the choice and the counters, for the host
  *
  * One call is open at a time. Rules of the words: shm/model/README.md. Launchers allocate nothing and
  * return 0 or a cudaError_t. */
@@ -68,13 +68,12 @@ int calls_cuda_begin(struct calls_cuda *x, cudaStream_t s);
  * number i of slots, its row is row token * used + rank of l->rows. */
 int calls_cuda_publish(struct calls_cuda *x, const struct calls_cuda_layer *l, struct expert_item *items,
                        uint32_t *n_items, struct expert_slot *slots, cudaStream_t s);
-int calls_cuda_wait(struct calls_cuda *x, const struct calls_cuda_layer *l, cudaStream_t s);
-/* y (n_tokens, n_embd), ldy floats apart. w: (n_tokens, used). */
+/* Waits, sums, retires. y (n_tokens, n_embd), ldy floats apart. w: (n_tokens, used). */
 int calls_cuda_sum(struct calls_cuda *x, const struct calls_cuda_layer *l, const float *w, float *y, size_t ldy,
                    cudaStream_t s);
-/* Instead of the sum: the others' rows come to their places in l->rows; the call is retired. */
+/* Instead: waits, the others' rows come to their places in l->rows, retires. */
 int calls_cuda_gather(struct calls_cuda *x, const struct calls_cuda_layer *l, cudaStream_t s);
-int calls_cuda_end(struct calls_cuda *x, cudaStream_t s);
+int calls_cuda_end(struct calls_cuda *x, uint32_t n_tokens, cudaStream_t s);
 /* Loads the kernels into the current context. */
 int calls_cuda_load(void);
 

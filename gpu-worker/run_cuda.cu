@@ -363,8 +363,6 @@ static int do_call(struct run_cuda *x, const struct op *op, uint32_t t0, uint32_
     if (!rc)
         rc = do_experts(x, op, t0, n, x->slots);
     if (!rc && !last)
-        rc = calls_cuda_wait(x->c.calls, l, x->stream);
-    if (!rc && !last)
         rc = calls_cuda_gather(x->c.calls, l, x->stream);
     return rc;
 }
@@ -390,14 +388,12 @@ static int do_moe_sum(struct run_cuda *x, const struct op *op, struct pass p)
     const float *w = x->buf[op->in[1]].data;
     float *y = x->buf[op->out].data;
     uint32_t n = width_of(x, op->out);
-    int rc;
 
     if (!x->c.calls || call_parts(x, p.T) > 1) {
         moe_sum_cuda(w, x->rows, x->used, y, n, n, p.T, x->stream);
         return cudaGetLastError();
     }
-    rc = calls_cuda_wait(x->c.calls, &x->open, x->stream);
-    return rc ? rc : calls_cuda_sum(x->c.calls, &x->open, w, y, n, x->stream);
+    return calls_cuda_sum(x->c.calls, &x->open, w, y, n, x->stream);
 }
 
 static int run_op(struct run_cuda *x, const struct op *op, struct pass p)
@@ -475,7 +471,7 @@ static int end_list(struct run_cuda *x, struct pass p)
         give_logits<<<LOGIT_BLOCKS, TAKE_THREADS, 0, x->stream>>>(x->buf[logits].data, width_of(x, logits), x->n_out,
                                                                    x->c.logits);
     if (x->c.calls)
-        calls_cuda_end(x->c.calls, x->stream);
+        calls_cuda_end(x->c.calls, p.T, x->stream);
     give_answer<<<1, TAKE_THREADS, 0, x->stream>>>(x->answer, x->best, p.O, x->number, x->arrived);
     return cudaGetLastError();
 }

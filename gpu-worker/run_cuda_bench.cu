@@ -357,6 +357,48 @@ static struct program without(const struct program *p, uint64_t kinds)
     return q;
 }
 
+/* ... without the products by one weight's shape */
+static struct program without_shape(const struct program *p, const struct prog_weight *shape, uint32_t *n)
+{
+    struct program q = *p;
+
+    q.op = (struct op *)calloc(p->n_ops, sizeof *q.op);
+    q.n_ops = *n = 0;
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        const struct prog_weight *w = p->op[i].kind == OP_MATMUL ? &p->weight[p->op[i].w] : NULL;
+        if (w && w->type == shape->type && w->rows == shape->rows && w->cols == shape->cols)
+            (*n)++;
+        else
+            q.op[q.n_ops++] = p->op[i];
+    }
+    return q;
+}
+
+static void time_shapes(const struct whole *w, double one, double limit)
+{
+    const struct program *p = w->prog;
+
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        const struct prog_weight *m = p->op[i].kind == OP_MATMUL ? &p->weight[p->op[i].w] : NULL;
+        int seen = 0;
+        for (uint32_t k = 0; k < i && m; k++)
+            if (p->op[k].kind == OP_MATMUL) {
+                const struct prog_weight *o = &p->weight[p->op[k].w];
+                seen |= o->type == m->type && o->rows == m->rows && o->cols == m->cols;
+            }
+        if (!m || seen)
+            continue;
+        uint32_t n;
+        struct program q = without_shape(p, m, &n);
+        struct run_cuda *x = open_card(w, &q, NULL);
+        double less = one - step_time(x, 1, 64, 1, limit);
+        printf("without %u products of %6u x %4u, %-5s %7.1f us less, %6.1f us each, %5.0f GB/s\n", n, m->rows, m->cols,
+               type_info(m->type)->name, less * 1e6, less * 1e6 / n, n * m->rows * (double)m->row_bytes / less * 1e-9);
+        run_cuda_close(x);
+        free(q.op);
+    }
+}
+
 static double read_rate(void)
 {
     enum { ROUNDS = 8 };
@@ -565,6 +607,7 @@ int main(int argc, char **argv)
         run_cuda_close(x);
         free(p.op);
     }
+    time_shapes(&w, one, limit);
     drop_model(&w);
     return 0;
 }
