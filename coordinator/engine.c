@@ -215,30 +215,49 @@ static int which_cards(struct engine *en, struct err *e)
     if (w->trunk >= 0 && (none || (uint32_t)w->trunk >= (w->kind == CARDS_AUTO ? en->real.n : w->n)))
         return err_set(e, -EINVAL, "--trunk %d: the list of cards has %s", w->trunk,
                        none ? "none; see --cards" : "fewer; it is counted from 0");
-    if (en->real.n && w->trunk >= 0)
-        return err_set(e, -ENOTSUP, "--trunk %d: real cards compute experts so far, no trunk: --trunk cpu", w->trunk);
     if (en->real.n && w->kind == CARDS_AUTO) {
         note(en, "cards are there, but are used only where --cards names them so far");
         en->real.n = 0;
     }
-    en->n_cards = en->real.n;
-    if (w->kind != CARDS_EMULATED)
-        return 0;
-    en->n_cards = w->n;
-    en->trunk_card = w->trunk == TRUNK_CPU ? -1 : w->trunk >= 0 ? w->trunk : 0;
+    en->n_cards = w->kind == CARDS_EMULATED ? w->n : en->real.n;
+    if (en->n_cards)
+        en->trunk_card = w->trunk == TRUNK_CPU ? -1 : w->trunk >= 0 ? w->trunk : 0;
     return 0;
+}
+
+/* What the trunk takes of its card: weights, keys and values, buffers of a pass. An upper bound: the worker
+ * asks for it exactly. */
+static uint64_t trunk_takes(const struct engine *en)
+{
+    const struct geometry *g = &en->plan.geo;
+    const struct program *p = en->prog;
+    struct exec_needs need = exec_needs(p, en->o->kv);
+    uint64_t pairs = (uint64_t)en->plan.max_tokens * p->top_k, attention = 0;
+
+    for (uint32_t i = 0; i < p->n_ops; i++) /* a few tokens by chunks of the context: heads, values */
+        if (p->op[i].kind == OP_ATTENTION) {
+            uint64_t n = (uint64_t)p->op[i].n[0] * (p->op[i].n[2] + 2) * sizeof(float) * 8 * (en->plan.n_ctx / 256 + 1);
+            attention = n > attention ? n : attention;
+        }
+    return en->trunk_bytes + 512ull * p->n_weights + need.position * en->plan.n_ctx +
+           need.token * en->plan.max_tokens + need.row * en->plan.max_out + attention +
+           pairs * (g->n_embd + 3ull * g->n_ff) * sizeof(float) + 3ull * en->plan.max_tokens * g->n_embd * sizeof(float) +
+           64 * (uint64_t)g->n_layers * g->n_experts;
 }
 
 /* What a pool takes of a card. */
 static int pool_room(const struct engine *en, uint32_t c, uint64_t *bytes, struct err *e)
 {
     const struct card_chosen *k = &en->real.card[c];
-    uint64_t room = k->free > CARD_BESIDE ? k->free - CARD_BESIDE : 0;
+    uint64_t beside = CARD_BESIDE + ((int)c == en->trunk_card ? trunk_takes(en) : 0);
+    uint64_t room = k->free > beside ? k->free - beside : 0;
 
     *bytes = k->most ? k->most : room;
-    if (*bytes > room)
-        return err_set(e, -ENOMEM, "--cards: %llu bytes are wanted of card %u, %llu are free for experts; give less after "
-                       "its number", (unsigned long long)*bytes, k->device, (unsigned long long)room);
+    if (*bytes > room || !room)
+        return err_set(e, -ENOMEM, "--cards: %llu bytes are wanted of card %u, %llu are free for experts%s; give less after "
+                       "its number%s", (unsigned long long)*bytes, k->device, (unsigned long long)room,
+                       (int)c == en->trunk_card ? " beside the trunk" : "",
+                       (int)c == en->trunk_card ? ", a smaller -c, or --trunk cpu" : "");
     return 0;
 }
 
@@ -273,6 +292,10 @@ static int plan_with_cards(struct engine *en, const struct plan_file *f, struct 
     en->card_size_of = calloc(en->m->n_layers, 1);
     if (!en->card_size_of)
         return err_set(e, -ENOMEM, "no memory for %u layers", en->m->n_layers);
+    memset(&en->plan, 0, sizeof en->plan);
+    /* once more where the trunk takes room of a card that its context decides, which the plan decides */
+    if (en->real.n && away(en) && ((rc = cut_cards(en, 1, &a->cards, e)) || (rc = plan_make(f, a, b, &en->plan, e))))
+        return rc;
     for (uint32_t part = 1;; part *= 2) {
         struct err why = {0};
         rc = cut_cards(en, part, &a->cards, e);
@@ -512,7 +535,9 @@ static size_t card_segs(struct engine *en, uint32_t outbox, struct worker_seg *s
 
     /* what its kernels and copies read is mapped writable where the driver takes no other */
     for (size_t i = 0; real && !real->read_only && i < n; i++)
-        s[i].writable |= s[i].seg == &en->acts || s[i].seg->role == SEG_SLABS;
+        s[i].writable |= s[i].seg == &en->acts || s[i].seg->role == SEG_SLABS ||
+                         ((int)outbox_card(outbox) == en->trunk_card &&
+                          (s[i].seg == &en->amends || s[i].seg == &en->tables || s[i].seg->role == SEG_OUTBOX));
 
     s[n++] = (struct worker_seg){&en->card_orders[outbox_card(outbox)], 0};
     s[n++] = (struct worker_seg){&en->card_answers[outbox_card(outbox)], 1};

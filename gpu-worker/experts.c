@@ -45,15 +45,17 @@ static int begin_trunk(struct worker_of_card *w, const struct child *c, const st
                        struct err *e)
 {
     struct host_config hc = {.child = c, .maps = m, .start = &w->start, .first = calls + 1, .hits = w->hits,
-                             .uploader = w->uploader};
+                             .card = w->card, .uploader = w->uploader};
     struct answers *answers = child_seg(c, SEG_ANSWERS, 0);
     int rc;
 
     if (!answers)
         return err_set(e, -EPROTO, "no segment for answers was passed on");
-    if ((rc = own_open(m, w->hits, answers, (int)w->start.team, delay(), &w->own, e)))
-        return rc;
-    hc.own = own_of(w->own);
+    if (!card_real(w->card)) { /* else nodes of its graphs */
+        if ((rc = own_open(m, w->hits, answers, (int)w->start.team, delay(), &w->own, e)))
+            return rc;
+        hc.own = own_of(w->own);
+    }
     return (rc = host_open(&hc, &w->host, e)) ? rc : host_start(w->host, e);
 }
 

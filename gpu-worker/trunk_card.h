@@ -29,7 +29,6 @@ struct trunk_card_config {
     uint64_t tables_bytes;
     struct answers *answers;
     struct outbox *const *outbox;      /* by number, NULL: none */
-    int writable;                      /* all of them are mapped writable (card.h, card_map) */
     uint32_t owner[MAX_NODES];
     uint32_t n_cards, card_slot0[MAX_CARDS];
     const void *pool;                  /* own slots, the card's address */

@@ -76,15 +76,19 @@ static int upload(struct trunk_card *t, struct err *e)
 
 /* ---- segments ---- */
 
-/* Whoever comes first maps a segment for the card. */
-static int reach(const struct trunk_card *t, const void *base, uint64_t bytes, struct err *e)
+/* Whoever comes first maps a segment for the card. What we only read is mapped for reading, or for writing too
+ * where the card takes nothing else. */
+static int reach(const struct trunk_card *t, const void *base, uint64_t bytes, int writes, struct err *e)
 {
+    uint64_t whole = (bytes + PAGE - 1) & ~(uint64_t)(PAGE - 1);
     void *dev;
 
     if (!cudaHostGetDevicePointer(&dev, (void *)base, 0))
         return 0;
     (void)cudaGetLastError();
-    return card_map(t->c.card, base, (bytes + PAGE - 1) & ~(uint64_t)(PAGE - 1), t->c.writable, &dev, e);
+    if (!writes && !card_map(t->c.card, base, whole, 0, &dev, e))
+        return 0;
+    return card_map(t->c.card, base, whole, 1, &dev, e);
 }
 
 static int reach_all(const struct trunk_card *t, struct err *e)
@@ -92,13 +96,13 @@ static int reach_all(const struct trunk_card *t, struct err *e)
     const struct geometry *g = &t->g;
     int rc;
 
-    if ((rc = reach(t, t->c.calls, calls_bytes(g), e)) ||
-        (rc = reach(t, t->c.acts, CALLS_IN_FLIGHT * g->acts_half, e)) ||
-        (rc = reach(t, t->c.amends, amends_bytes(g), e)) || (rc = reach(t, t->c.tables, t->c.tables_bytes, e)) ||
-        (rc = reach(t, t->c.answers, answers_bytes(g), e)))
+    if ((rc = reach(t, t->c.calls, calls_bytes(g), 1, e)) ||
+        (rc = reach(t, t->c.acts, CALLS_IN_FLIGHT * g->acts_half, 1, e)) ||
+        (rc = reach(t, t->c.amends, amends_bytes(g), 0, e)) || (rc = reach(t, t->c.tables, t->c.tables_bytes, 0, e)) ||
+        (rc = reach(t, t->c.answers, answers_bytes(g), 1, e)))
         return rc;
     for (uint32_t i = 0; i < MAX_PROCS; i++) /* several numbers may be one segment */
-        if (t->c.outbox[i] && (rc = reach(t, t->c.outbox[i], outbox_bytes(g), e)))
+        if (t->c.outbox[i] && (rc = reach(t, t->c.outbox[i], outbox_bytes(g), 0, e)))
             return rc;
     return 0;
 }
@@ -187,6 +191,7 @@ int trunk_card_open(const struct trunk_card_config *c, struct trunk_card **out, 
     shapes(t);
     if ((rc = upload(t, e)) || (rc = reach_all(t, e)) || (rc = open_calls(t, e)))
         return rc;
+    e->code = 0; /* of a first try */
     return open_run(t, e);
 }
 
