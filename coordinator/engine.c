@@ -1420,6 +1420,8 @@ static void host_stats(const struct engine *en, struct engine_stats *s)
     s->card_items += atomic_load(&a->card_items);
     s->own_items = atomic_load(&a->own_items);
     s->net_finds += atomic_load(&a->net_finds);
+    s->gap_ns = atomic_load(&a->gap_ns);
+    s->gaps = atomic_load(&a->gaps);
 }
 
 /* Another process wrote them: names come from a table of ours. */

@@ -11,8 +11,8 @@
 #include "kernels/moe/sum.cuh"
 
 enum {
-    FEW_THREADS = 256,   /* of a block that publishes one token */
-    MANY_THREADS = 1024, /* ... several: a thread an expert */
+    FEW_THREADS = 256,   /* of a block that publishes so many pairs: a thread a pair */
+    MANY_THREADS = 1024, /* ... more: a thread an expert */
     WAIT_THREADS = 256,
     SUM_THREADS = 256,
     MOST_BLOCKS = 64,    /* that carry activations */
@@ -49,9 +49,20 @@ struct state {
     uint32_t card[MAX_CARDS]; /* outbox of each card's worker that the call names; 0: not named */
     struct calls_cuda_counters count;
 };
-/* By value to every kernel. */
+/* By value to every kernel; first what a layer without a call needs. */
 struct view {
-    uint32_t n_nodes, n_experts, max_items, n_slabs, n_cards;
+    struct state *state;
+    uint32_t *own; /* by layer * n_experts + expert: 0, or 1 + its slot's offset / SLOT_ALIGN */
+    const uint8_t *pool;
+    uint32_t *item_of; /* by pair; OWN */
+    uint32_t *chosen;  /* as choice */
+    uint64_t choice_layer; /* words a layer */
+    uint32_t n_nodes, n_experts;
+    const float *scale;   /* by the same as own: N_MATS */
+    uint16_t *item_owner; /* 0: the nodes' workers; OWNER_DISK; a card's */
+    const uint8_t **made; /* for gather, by item * n_nodes + share: the rows of who made it */
+    const uint64_t *box;  /* by outbox number; 0: not mapped */
+    uint32_t max_items, n_slabs, n_cards;
     uint32_t col[MAX_NODES + 1]; /* a row's columns by node */
     uint32_t card_slot0[MAX_CARDS];
     uint16_t owner[MAX_NODES];
@@ -65,17 +76,6 @@ struct view {
     uint64_t box_owner, box_items, box_rows, rows_half; /* offsets in an outbox */
     struct control *control;
     uint32_t *choice;
-    uint64_t choice_layer; /* words a layer */
-    /* on the card */
-    struct state *state;
-    uint32_t *own; /* by layer * n_experts + expert: 0, or 1 + its slot's offset / SLOT_ALIGN */
-    const uint8_t *pool;
-    const float *scale;   /* by the same: N_MATS */
-    const uint64_t *box;  /* by outbox number; 0: not mapped */
-    uint16_t *item_owner; /* 0: the nodes' workers; OWNER_DISK; a card's */
-    uint32_t *item_of;    /* by pair; OWN */
-    const uint8_t **made; /* for gather, by item * n_nodes + share: the rows of who made it */
-    uint32_t *chosen;     /* as choice */
 };
 struct layer_view {
     uint32_t layer, used, n_tokens, n_embd;
@@ -233,6 +233,50 @@ static __device__ split split_one(const view &v, const layer_view &l, bool away,
     return r;
 }
 
+/* A few tokens: a thread a pair. Experts ascending, the pairs of each in the order of tokens. */
+static __device__ split split_few(const view &v, const layer_view &l, bool away, uint64_t n, expert_item *items,
+                                  expert_slot *slots, struct named *found)
+{
+    __shared__ uint32_t id[FEW_THREADS];
+    __shared__ uint64_t opens[FEW_THREADS]; /* of an expert's first pair: own items 20 bits, items 20, pairs 24 */
+    uint32_t pairs = l.n_tokens * l.used, i = threadIdx.x, e = i < pairs ? l.ids[i] : 0;
+    uint32_t slot = i < pairs ? v.own[(size_t)l.layer * v.n_experts + e] : 0, before = 0, count = 0;
+    uint64_t at = 0, all = 0;
+
+    id[i] = e;
+    __syncthreads();
+    for (uint32_t j = 0; j < pairs; j++)
+        if (id[j] == e) {
+            before += j < i;
+            count++;
+        }
+    opens[i] = i >= pairs || before ? 0
+               : slot               ? (count + EXPERT_TOKENS - 1) / EXPERT_TOKENS
+                                    : 1ull << 20 | (uint64_t)count << 40;
+    __syncthreads();
+    for (uint32_t j = 0; j < pairs; j++) {
+        all += opens[j];
+        at += id[j] < e ? opens[j] : 0;
+    }
+    if (i < pairs && slot) {
+        uint32_t k = before % EXPERT_TOKENS, own = (uint32_t)(at & 0xFFFFF) + before / EXPERT_TOKENS;
+        items[own].tok[k] = i / l.used;
+        items[own].row[k] = i;
+        if (!k) {
+            items[own].slot = own;
+            items[own].n_tok = count - before < EXPERT_TOKENS ? count - before : EXPERT_TOKENS;
+            put_slot(v, l, e, slot, &slots[own]);
+        }
+        v.item_of[i] = OWN;
+    } else if (i < pairs && away) {
+        uint32_t item = (uint32_t)(at >> 20 & 0xFFFFF), pair0 = (uint32_t)(at >> 40);
+        put_pair(v, l, n, pair0 + before, item, i);
+        if (!before)
+            put_item(v, l, n, item, e, pair0, count, found);
+    }
+    return {(uint32_t)(all & 0xFFFFF), (uint32_t)(all >> 20 & 0xFFFFF), (uint32_t)(all >> 40)};
+}
+
 /* An expert of one thread and its tokens. at: own items, items, pairs before it. */
 static __device__ void put_expert(const view &v, const layer_view &l, uint64_t n, uint32_t e, uint32_t slot,
                                   uint32_t count, const split &at, expert_item *items, expert_slot *slots,
@@ -303,7 +347,7 @@ static __device__ split split_many(const view &v, const layer_view &l, bool away
 
 /* Block 0: items, here and elsewhere; the others: activations, if anything is elsewhere. The last block
  * publishes. */
-static __global__ void publish(view v, layer_view l, expert_item *items, uint32_t *n_items, expert_slot *slots)
+static __global__ void publish(layer_view l, expert_item *items, uint32_t *n_items, expert_slot *slots, view v)
 {
     __shared__ struct named found;
     struct state *st = v.state;
@@ -324,10 +368,12 @@ static __global__ void publish(view v, layer_view l, expert_item *items, uint32_
     if (blockIdx.x == 0) {
         split r = {};
 
-        if (l.n_tokens > 1)
+        if (l.n_tokens == 1)
+            r = threadIdx.x < 32 ? split_one(v, l, away, n, items, slots, &found) : r;
+        else if (pairs <= FEW_THREADS)
+            r = split_few(v, l, away, n, items, slots, &found);
+        else
             r = split_many(v, l, away, n, items, slots, &found);
-        else if (threadIdx.x < 32)
-            r = split_one(v, l, away, n, items, slots, &found);
         for (uint32_t i = threadIdx.x; i < pairs; i += blockDim.x)
             v.chosen[l.layer * v.choice_layer + l.pair0 + i] = l.ids[i];
         __syncthreads();
@@ -337,7 +383,7 @@ static __global__ void publish(view v, layer_view l, expert_item *items, uint32_
             uint64_t *head = (uint64_t *)(slot_of(v, n) + 64);
 
             *n_items = r.n_own;
-            st->count.own_items += r.n_own;
+            atomicAdd((unsigned long long *)&st->count.own_items, (unsigned long long)r.n_own);
             if (!away) {
                 st->open = 0;
             } else {
@@ -528,22 +574,55 @@ static __device__ __forceinline__ uint32_t node_of(const view &v, uint32_t col)
     return k;
 }
 
-/* A thread makes four values of a token; a block waits for that token's experts. */
-static __global__ void sum(view v, layer_view l, const float *w, float *y, size_t ldy)
+/* acc over the places of token t, four values from column 4 * i on; row(place): its first. */
+template <class ROW>
+static __device__ float4 sum_of(const layer_view &l, const float *w, uint32_t t, uint32_t i, ROW row_of)
 {
-    __shared__ const float *at[MOST_USED * MAX_NODES];
-    uint32_t i = blockIdx.x * SUM_THREADS + threadIdx.x, t = blockIdx.y, k = node_of(v, 4 * i);
-    uint32_t shares = l.used * v.n_nodes, pair0 = t * l.used;
-    uint64_t n = v.state->open, start = 0;
-    bool first = blockIdx.x == 0 && t == 0 && threadIdx.x == 0, fine = !v.state->failed;
     float4 a = make_float4(0, 0, 0, 0);
 
-    for (uint32_t s = threadIdx.x; s < shares; s += SUM_THREADS)
-        if (v.item_of[pair0 + s / v.n_nodes] == OWN)
-            at[s] = l.rows + (size_t)(pair0 + s / v.n_nodes) * l.n_embd;
-    if (n && fine) {
+    for (uint32_t p0 = 0; p0 < l.used; p0 += AHEAD) {
+        float4 row[AHEAD];
+        float f[AHEAD];
+
+#pragma unroll
+        for (uint32_t p = 0; p < AHEAD; p++) { /* a place that is none reads another's row */
+            uint32_t q = p0 + p < l.used ? p0 + p : p0;
+            row[p] = load_far((const float4 *)row_of(q) + i);
+            f[p] = w[t * l.used + q];
+        }
+#pragma unroll
+        for (uint32_t p = 0; p < AHEAD; p++)
+            if (p0 + p < l.used)
+                add_row(a, f[p], row[p]);
+    }
+    return a;
+}
+
+/* A thread makes four values of a token; a block waits for that token's experts. */
+static __global__ void sum(layer_view l, const float *w, float *y, size_t ldy, view v)
+{
+    __shared__ const float *at[MOST_USED * MAX_NODES];
+    uint32_t i = blockIdx.x * SUM_THREADS + threadIdx.x, t = blockIdx.y, pair0 = t * l.used;
+    uint32_t shares = l.used * v.n_nodes;
+    bool in = 4 * i < l.n_embd, first = blockIdx.x == 0 && t == 0 && threadIdx.x == 0, fine;
+    uint64_t n = v.state->open, start = 0;
+    float4 a = make_float4(0, 0, 0, 0);
+
+    /* as if all were ours: nothing here waits for what says whether they are */
+    if (in)
+        a = sum_of(l, w, t, i, [&](uint32_t p) { return l.rows + (size_t)(pair0 + p) * l.n_embd; });
+    fine = !v.state->failed;
+    if (!n && fine) {
+        if (in)
+            store_sum(y + t * ldy + 4 * i, a);
+        return;
+    }
+    if (fine) {
         if (first)
             start = handoff_now();
+        for (uint32_t s = threadIdx.x; s < shares; s += SUM_THREADS)
+            if (v.item_of[pair0 + s / v.n_nodes] == OWN)
+                at[s] = l.rows + (size_t)(pair0 + s / v.n_nodes) * l.n_embd;
         fine = wait_for(
             v, l, n, shares,
             [&](uint32_t s) {
@@ -559,23 +638,9 @@ static __global__ void sum(view v, layer_view l, const float *w, float *y, size_
     if (!fine)
         return;
     __syncthreads();
-    if (4 * i < l.n_embd) {
-        for (uint32_t p0 = 0; p0 < l.used; p0 += AHEAD) {
-            float4 row[AHEAD];
-            float f[AHEAD];
-
-#pragma unroll
-            for (uint32_t p = 0; p < AHEAD; p++) { /* a place that is none reads another's row */
-                uint32_t q = p0 + p < l.used ? p0 + p : p0;
-                row[p] = load_far((const float4 *)at[q * v.n_nodes + k] + i);
-                f[p] = w[pair0 + q];
-            }
-#pragma unroll
-            for (uint32_t p = 0; p < AHEAD; p++)
-                if (p0 + p < l.used)
-                    add_row(a, f[p], row[p]);
-        }
-        store_sum(y + t * ldy + 4 * i, a);
+    if (in) {
+        uint32_t k = node_of(v, 4 * i);
+        store_sum(y + t * ldy + 4 * i, sum_of(l, w, t, i, [&](uint32_t p) { return at[p * v.n_nodes + k]; }));
     }
     retire(v, n, gridDim.x * gridDim.y);
 }
@@ -647,12 +712,12 @@ static struct layer_view view_of(const struct calls_cuda *x, const struct calls_
 int calls_cuda_publish(struct calls_cuda *x, const struct calls_cuda_layer *l, struct expert_item *items,
                        uint32_t *n_items, struct expert_slot *slots, cudaStream_t s)
 {
-    unsigned threads = l->n_tokens > 1 ? MANY_THREADS : FEW_THREADS;
+    unsigned threads = l->n_tokens * l->used > FEW_THREADS ? MANY_THREADS : FEW_THREADS;
     size_t blocks = ((size_t)l->n_tokens * l->n_embd / 4 + threads - 1) / threads;
 
     if (blocks > MOST_BLOCKS)
         blocks = MOST_BLOCKS;
-    publish<<<1 + (unsigned)blocks, threads, 0, s>>>(x->v, view_of(x, l), items, n_items, slots);
+    publish<<<1 + (unsigned)blocks, threads, 0, s>>>(view_of(x, l), items, n_items, slots, x->v);
     return cudaGetLastError();
 }
 static dim3 row_grid(const struct calls_cuda_layer *l, uint32_t rows)
@@ -664,7 +729,7 @@ int calls_cuda_sum(struct calls_cuda *x, const struct calls_cuda_layer *l, const
 {
     if (l->n_tokens > POLLED_TOKENS)
         wait<<<1, WAIT_THREADS, 0, s>>>(x->v, view_of(x, l));
-    sum<<<row_grid(l, l->n_tokens), SUM_THREADS, 0, s>>>(x->v, view_of(x, l), w, y, ldy);
+    sum<<<row_grid(l, l->n_tokens), SUM_THREADS, 0, s>>>(view_of(x, l), w, y, ldy, x->v);
     return cudaGetLastError();
 }
 int calls_cuda_gather(struct calls_cuda *x, const struct calls_cuda_layer *l, cudaStream_t s)

@@ -39,6 +39,7 @@ struct host {
     struct step_token *token;
     uint32_t *out;
     uint64_t n_steps, n_tokens, step_ns, sleeps, net_finds;
+    uint64_t seen_ns, gap_ns, gaps; /* the last step's end on a card; as answer_counters */
     pthread_t thread;
     int started;
     _Atomic int quit;
@@ -270,7 +271,7 @@ static void tell(struct host *h)
                {&a->items, m.items}, {&a->disk_items, m.disk_items}, {&a->card_items, m.card_items},
                {&a->own_items, m.own_items}, {&a->step_ns, h->step_ns},
                {&a->call_ns, m.call_ns}, {&a->wait_ns, m.wait_ns}, {&a->sleeps, m.sleeps + h->sleeps},
-               {&a->net_finds, m.net_finds + h->net_finds}};
+               {&a->net_finds, m.net_finds + h->net_finds}, {&a->gap_ns, h->gap_ns}, {&a->gaps, h->gaps}};
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         atomic_store_explicit(all[i].to, all[i].value, memory_order_relaxed);
@@ -322,6 +323,7 @@ static int step_on_card(struct host *h, uint64_t number, const struct step *s)
         if (!(rc = trunk_card_poll(h->trunk, &h->e)) && ++round % 64 == 0)
             sched_yield(); /* a spinning thread where CPU workers may want the core */
     timeline_end(t, TIMELINE_TRUNK, TIMELINE_ANSWER, traced, number, s->n_tokens, 0);
+    h->seen_ns = now_ns();
     if (rc > 0)
         note_own(h, s->n_tokens);
     return rc;

@@ -265,7 +265,9 @@ struct answer_counters {
     _Atomic uint64_t own_items;                            /* own hits */
     _Atomic uint64_t step_ns, call_ns, wait_ns;
     _Atomic uint64_t sleeps, net_finds;
-    _Atomic uint64_t reserved[4];
+    _Atomic uint64_t gap_ns, gaps; /* a real card's: from a step's end, as the host saw it, to the next one's launch,
+                                    * steps of one token */
+    _Atomic uint64_t reserved[2];
 };
 struct answers {
     LINE _Atomic uint64_t word;
