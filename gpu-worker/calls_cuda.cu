@@ -19,7 +19,7 @@ enum {
     FAST_POLLS = 64,     /* looks at owner stamps before redirects and item stamps are looked at */
     AHEAD = 8,           /* rows of a thread on their way */
     CARD_BIT = MAX_NODES, /* direct: nodes, then cards */
-    MOST_USED = 64,
+    MOST_USED = 64, /* experts a token */
     POLLED_TOKENS = 8 /* up to so many the sum waits for itself; beyond, one block waits before it */
 };
 #define OWN UINT32_MAX
@@ -345,8 +345,10 @@ static __device__ split split_many(const view &v, const layer_view &l, bool away
     return {(uint32_t)(base & 0xFFFFF), (uint32_t)(base >> 20 & 0xFFFFF), (uint32_t)(base >> 40)};
 }
 
+enum how_many { ONE_TOKEN, FEW_PAIRS, MANY_PAIRS };
 /* Block 0: items, here and elsewhere; the others: activations, if anything is elsewhere. The last block
- * publishes. */
+ * publishes. A kernel for each way, so that one token's takes no shared memory to speak of. */
+template <how_many MANY>
 static __global__ void publish(layer_view l, expert_item *items, uint32_t *n_items, expert_slot *slots, view v)
 {
     __shared__ struct named found;
@@ -368,9 +370,9 @@ static __global__ void publish(layer_view l, expert_item *items, uint32_t *n_ite
     if (blockIdx.x == 0) {
         split r = {};
 
-        if (l.n_tokens == 1)
+        if (MANY == ONE_TOKEN)
             r = threadIdx.x < 32 ? split_one(v, l, away, n, items, slots, &found) : r;
-        else if (pairs <= FEW_THREADS)
+        else if (MANY == FEW_PAIRS)
             r = split_few(v, l, away, n, items, slots, &found);
         else
             r = split_many(v, l, away, n, items, slots, &found);
@@ -601,7 +603,7 @@ static __device__ float4 sum_of(const layer_view &l, const float *w, uint32_t t,
 /* A thread makes four values of a token; a block waits for that token's experts. */
 static __global__ void sum(layer_view l, const float *w, float *y, size_t ldy, view v)
 {
-    __shared__ const float *at[MOST_USED * MAX_NODES];
+    extern __shared__ const float *at[]; /* used * n_nodes: rows as from column 0 */
     uint32_t i = blockIdx.x * SUM_THREADS + threadIdx.x, t = blockIdx.y, pair0 = t * l.used;
     uint32_t shares = l.used * v.n_nodes;
     bool in = 4 * i < l.n_embd, first = blockIdx.x == 0 && t == 0 && threadIdx.x == 0, fine;
@@ -709,15 +711,21 @@ static struct layer_view view_of(const struct calls_cuda *x, const struct calls_
     return v;
 }
 
+typedef void publish_kernel(layer_view, expert_item *, uint32_t *, expert_slot *, view);
+static publish_kernel *const publisher[] = {publish<ONE_TOKEN>, publish<FEW_PAIRS>, publish<MANY_PAIRS>};
+
 int calls_cuda_publish(struct calls_cuda *x, const struct calls_cuda_layer *l, struct expert_item *items,
                        uint32_t *n_items, struct expert_slot *slots, cudaStream_t s)
 {
-    unsigned threads = l->n_tokens * l->used > FEW_THREADS ? MANY_THREADS : FEW_THREADS;
+    how_many many = l->n_tokens == 1                            ? ONE_TOKEN
+                    : l->n_tokens * l->used <= FEW_THREADS ? FEW_PAIRS
+                                                                : MANY_PAIRS;
+    unsigned threads = many == MANY_PAIRS ? MANY_THREADS : FEW_THREADS;
     size_t blocks = ((size_t)l->n_tokens * l->n_embd / 4 + threads - 1) / threads;
 
     if (blocks > MOST_BLOCKS)
         blocks = MOST_BLOCKS;
-    publish<<<1 + (unsigned)blocks, threads, 0, s>>>(view_of(x, l), items, n_items, slots, x->v);
+    publisher[many]<<<1 + (unsigned)blocks, threads, 0, s>>>(view_of(x, l), items, n_items, slots, x->v);
     return cudaGetLastError();
 }
 static dim3 row_grid(const struct calls_cuda_layer *l, uint32_t rows)
@@ -729,7 +737,8 @@ int calls_cuda_sum(struct calls_cuda *x, const struct calls_cuda_layer *l, const
 {
     if (l->n_tokens > POLLED_TOKENS)
         wait<<<1, WAIT_THREADS, 0, s>>>(x->v, view_of(x, l));
-    sum<<<row_grid(l, l->n_tokens), SUM_THREADS, 0, s>>>(view_of(x, l), w, y, ldy, x->v);
+    sum<<<row_grid(l, l->n_tokens), SUM_THREADS, l->used * x->g.n_nodes * sizeof(float *), s>>>(
+        view_of(x, l), w, y, ldy, x->v);
     return cudaGetLastError();
 }
 int calls_cuda_gather(struct calls_cuda *x, const struct calls_cuda_layer *l, cudaStream_t s)
@@ -741,8 +750,9 @@ int calls_cuda_gather(struct calls_cuda *x, const struct calls_cuda_layer *l, cu
 
 int calls_cuda_load(void)
 {
-    const void *const all[] = {(const void *)publish, (const void *)wait,  (const void *)sum,
-                               (const void *)gather,  (const void *)begin, (const void *)end};
+    const void *const all[] = {(const void *)publish<ONE_TOKEN>, (const void *)publish<FEW_PAIRS>,
+                               (const void *)publish<MANY_PAIRS>, (const void *)wait, (const void *)sum,
+                               (const void *)gather, (const void *)begin, (const void *)end};
     cudaFuncAttributes a;
     cudaError_t rc = cudaSuccess;
 

@@ -17,6 +17,8 @@ extern "C" {
 #include "coordinator/trunk/arch/arch.h"
 #include "kernels/type/type.h"
 }
+#include "kernels/moe/items_cuda.h"
+#include "kernels/moe/moe_cuda.h"
 
 enum {
     EMBD = 4096,
@@ -421,6 +423,73 @@ static double read_rate(void)
     return (double)bytes * ROUNDS / (ms * 1e-3);
 }
 
+/* Microseconds of one of many nodes in a row. */
+template <class LAUNCH> static double node_us(LAUNCH launch)
+{
+    enum { N = 200, ROUNDS = 20 };
+    cudaStream_t s;
+    cudaGraph_t g;
+    cudaGraphExec_t x;
+    cudaEvent_t a, b;
+    float ms;
+
+    CUDA_OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    CUDA_OK(cudaEventCreate(&a));
+    CUDA_OK(cudaEventCreate(&b));
+    CUDA_OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+    for (int i = 0; i < N; i++)
+        launch(s);
+    CUDA_OK(cudaStreamEndCapture(s, &g));
+    CUDA_OK(cudaGraphInstantiate(&x, g, 0));
+    for (int i = 0; i < 2; i++) {
+        CUDA_OK(cudaEventRecord(a, s));
+        for (int k = 0; k < ROUNDS; k++)
+            CUDA_OK(cudaGraphLaunch(x, s));
+        CUDA_OK(cudaEventRecord(b, s));
+        CUDA_OK(cudaEventSynchronize(b));
+    }
+    CUDA_OK(cudaEventElapsedTime(&ms, a, b));
+    CUDA_OK(cudaGraphExecDestroy(x));
+    CUDA_OK(cudaGraphDestroy(g));
+    CUDA_OK(cudaStreamDestroy(s));
+    return ms * 1e3 / (N * ROUNDS);
+}
+
+/* What a layer has instead of the items and the sum of a fixed table, each in a row of its kind. */
+static void time_nodes(struct calls_cuda *calls, uint32_t T, uint32_t n_experts)
+{
+    uint32_t ids[8 * TOP_K];
+    struct calls_cuda_layer l = {};
+    float *w = (float *)cuda_room(8 * TOP_K * 4), *y = (float *)cuda_room(8 * EMBD * 4);
+    struct expert_item *items = (struct expert_item *)cuda_room(8 * TOP_K * sizeof *items);
+    struct expert_slot *slots = (struct expert_slot *)cuda_room(8 * TOP_K * sizeof *slots);
+    uint32_t *n = (uint32_t *)cuda_room(4);
+
+    for (uint32_t i = 0; i < 8 * TOP_K; i++)
+        ids[i] = (i * 37 + i / TOP_K) % n_experts;
+    l.layer = 1;
+    l.used = TOP_K;
+    l.n_tokens = T;
+    l.n_embd = EMBD;
+    l.ids = (const uint32_t *)cuda_copy(ids, sizeof ids);
+    l.x = (const float *)cuda_room(8 * EMBD * 4);
+    l.rows = (float *)cuda_room(8ull * TOP_K * EMBD * 4);
+    printf("%u tokens, us a node in a row of them: items %.2f, items here and elsewhere %.2f; sum %.2f, with the wait "
+           "%.2f\n", T,
+           node_us([&](cudaStream_t s) { moe_items_cuda(l.ids, TOP_K, T, n_experts, items, n, s); }),
+           node_us([&](cudaStream_t s) { calls_cuda_publish(calls, &l, items, n, slots, s); }),
+           node_us([&](cudaStream_t s) { moe_sum_cuda(w, l.rows, TOP_K, y, EMBD, EMBD, T, s); }),
+           node_us([&](cudaStream_t s) { calls_cuda_sum(calls, &l, w, y, EMBD, s); }));
+    CUDA_OK(cudaFree((void *)l.ids));
+    CUDA_OK(cudaFree((void *)l.x));
+    CUDA_OK(cudaFree(l.rows));
+    CUDA_OK(cudaFree(w));
+    CUDA_OK(cudaFree(y));
+    CUDA_OK(cudaFree(items));
+    CUDA_OK(cudaFree(slots));
+    CUDA_OK(cudaFree(n));
+}
+
 /* Steps in turn of a fixed table and of the card's own, so that clocks and heat are the same for both. */
 static void compare_tables(const struct whole *w, double limit)
 {
@@ -429,6 +498,7 @@ static void compare_tables(const struct whole *w, double limit)
 
     for (uint32_t T = 1; T <= 4; T *= 4) {
         double f = 0, o = 0;
+        time_nodes(calls, T, w->m.n_experts);
         for (int i = 0; i < 4; i++) {
             f += step_time(fixed, T, 64, T, limit / 4) / 4;
             o += step_time(own, T, 64, T, limit / 4) / 4;
