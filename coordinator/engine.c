@@ -225,6 +225,21 @@ static int which_cards(struct engine *en, struct err *e)
     return 0;
 }
 
+/* A trunk that real cards cannot compute yet is computed here. */
+static int trunk_can(struct engine *en, struct err *e)
+{
+    uint32_t i = en->real.n && away(en) ? program_not_on_cards(en->prog) : PROG_NONE;
+
+    if (i == PROG_NONE)
+        return 0;
+    if (en->o->want.trunk >= 0)
+        return err_set(e, -ENOTSUP, "--trunk %d: cards do not compute this model's trunk yet (%s): --trunk cpu",
+                       en->o->want.trunk, op_name((enum op_kind)en->prog->op[i].kind));
+    note(en, "the trunk is computed here: cards do not compute this model's yet");
+    en->trunk_card = -1;
+    return 0;
+}
+
 /* What the trunk takes of its card: weights, keys and values, buffers of a pass. An upper bound: the worker
  * asks for it exactly. */
 static uint64_t trunk_takes(const struct engine *en)
@@ -1107,7 +1122,7 @@ static int decide(struct engine *en, struct err *e)
     if ((rc = model_open(en->o->model_path, 0, &en->m, e)))
         return rc;
     choose_drafts(en);
-    if ((rc = arch_program_drafting(en->m, en->drafts, &en->prog, e)))
+    if ((rc = arch_program_drafting(en->m, en->drafts, &en->prog, e)) || (rc = trunk_can(en, e)))
         return rc;
     for (size_t i = 0; i < en->m->n_warnings; i++)
         fprintf(stderr, "conclave: %s\n", en->m->warning[i]);

@@ -552,16 +552,13 @@ static int open_memory(struct run_cuda *x, struct err *e)
     return rc ? cuda_failed(x, rc, "memory for the trunk", e) : 0;
 }
 
-/* Programs with operations that no kernel here is for, or with states that are no rows by position. */
 static int refuse_unknown(const struct run_cuda_config *c, struct err *e)
 {
-    for (uint32_t i = 0; i < c->prog->n_ops; i++) {
-        const struct op *op = &c->prog->op[i];
-        if (op->kind > OP_PICK || (op->kind == OP_ROUTER && op->n[2] > ROUTER_NORMALISE))
-            return err_set(e, -ENOTSUP, "card %d: operation %u of the trunk, %s, is not computed on cards yet",
-                           c->device, i, op_name((enum op_kind)op->kind));
-    }
-    return 0;
+    uint32_t i = program_not_on_cards(c->prog);
+
+    return i == PROG_NONE ? 0
+                          : err_set(e, -ENOTSUP, "card %d: operation %u of the trunk, %s, is not computed on cards yet",
+                                    c->device, i, op_name((enum op_kind)c->prog->op[i].kind));
 }
 
 int run_cuda_open(const struct run_cuda_config *c, struct run_cuda **out, struct err *e)

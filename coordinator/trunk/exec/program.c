@@ -14,6 +14,30 @@ const char *op_name(enum op_kind kind)
     return kind < OP_KINDS ? op_names[kind] : "?";
 }
 
+static int on_cards(const struct op *op)
+{
+    switch ((enum op_kind)op->kind) {
+    case OP_ROUTER:
+        return op->n[2] <= ROUTER_NORMALISE && op->w == PROG_NONE;
+    case OP_RMS_NORM:
+        return op->w != PROG_NONE && !op->n[3];
+    case OP_KV_APPEND:
+        return op->in[1] != PROG_NONE;
+    case OP_ATTENTION:
+        return op->in[1] == PROG_NONE;
+    default:
+        return op->kind <= OP_PICK;
+    }
+}
+
+uint32_t program_not_on_cards(const struct program *p)
+{
+    for (uint32_t i = 0; i < p->n_ops; i++)
+        if (!on_cards(&p->op[i]))
+            return i;
+    return PROG_NONE;
+}
+
 void program_free(struct program *p)
 {
     if (!p)

@@ -122,6 +122,8 @@ struct program {
     struct prog_state *state;
 };
 void program_free(struct program *p);
+/* The first operation that real cards have no kernels for yet; PROG_NONE: they compute all of it. */
+uint32_t program_not_on_cards(const struct program *p);
 
 /* Which buffers an operation reads and writes, forms included; which weights it reads, which states it
  * uses. PROG_NONE where there are fewer. */
