@@ -553,6 +553,9 @@ static size_t card_segs(struct engine *en, uint32_t outbox, struct worker_seg *s
         s[i].writable |= s[i].seg == &en->acts || s[i].seg->role == SEG_SLABS ||
                          ((int)outbox_card(outbox) == en->trunk_card &&
                           (s[i].seg == &en->amends || s[i].seg == &en->tables || s[i].seg->role == SEG_OUTBOX));
+    /* where RAM does not have every expert, what leaves a card is copied down by its worker */
+    for (size_t i = 0; !en->plan.slabs.resident && i < n; i++)
+        s[i].writable |= s[i].seg->role == SEG_SLABS;
 
     s[n++] = (struct worker_seg){&en->card_orders[outbox_card(outbox)], 0};
     s[n++] = (struct worker_seg){&en->card_answers[outbox_card(outbox)], 1};
@@ -1527,6 +1530,7 @@ void engine_stats(const struct engine *en, struct engine_stats *s)
     s->uploads = ps.cards.uploads;
     s->upload_bytes = ps.cards.upload_bytes;
     s->card_moves = ps.cards.left;
+    s->copies_down = ps.cards.down;
     s->card_deaths = ps.cards.deaths;
     s->card_successors = ps.cards.successors;
     s->cards_out = ps.cards.out;

@@ -108,7 +108,8 @@ struct engine_stats {
     uint64_t lost_items;            /* of those workers, in open calls: others were given them */
     uint32_t host_successors;       /* of the trunk's host */
     uint64_t retired_calls, replayed_tokens; /* its open calls at its death; tokens played again */
-    uint64_t uploads, upload_bytes, card_moves; /* experts sent to cards; of these, in another's place */
+    uint64_t uploads, upload_bytes; /* experts sent to cards */
+    uint64_t card_moves, copies_down; /* that left cards; of these, copied to RAM, which did not have them */
     uint64_t demand_reads;          /* experts read because a call waited for them */
     uint64_t moves;                 /* experts that the policy took in */
     uint64_t warm_reads, warm_bytes, warm_raised; /* experts read by heat; of these, waited for */

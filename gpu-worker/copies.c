@@ -159,6 +159,28 @@ int copies_put(struct copies *c, uint32_t node, uint64_t off, uint64_t dst, uint
     return 0;
 }
 
+int copies_get(struct copies *c, uint32_t node, uint64_t off, uint64_t src, uint64_t bytes, struct err *e)
+{
+    for (uint64_t n; bytes; off += n, src += n, bytes -= n) {
+        uint8_t *to = (uint8_t *)(uintptr_t)c->m->slabs[node] + off;
+        uint64_t most = pace(c);
+        unsigned turn = c->turn++ % DEPTH;
+        int straight, rc;
+        n = slabs_run(c->slabs, node, off, bytes < most ? bytes : most, &straight);
+        if ((rc = wait(c, turn, 1, e)) ||
+            (rc = card_copy_out(c->card, straight ? to : c->buffer[turn], c->pool->base + src, n, e)) ||
+            (rc = card_mark(c->card, turn, e)))
+            return rc;
+        begun(c, n);
+        if (straight)
+            continue;
+        if ((rc = wait(c, turn, 1, e)))
+            return rc;
+        memcpy(to, c->buffer[turn], n);
+    }
+    return 0;
+}
+
 int copies_mark(struct copies *c, unsigned i, struct err *e)
 {
     return card_mark(c->card, DEPTH + i, e);

@@ -1,4 +1,5 @@
-/* Bytes from slabs to the pool of a card, at a pace that leaves the link to a decode in flight. One thread. */
+/* Bytes from slabs to the pool of a card and back, at a pace that leaves the link to a decode in flight. One
+ * thread. */
 #pragma once
 #include "gpu-worker/pool.h"
 #include "gpu-worker/slabs.h"
@@ -13,7 +14,9 @@ double copies_link(const struct copies *c); /* bytes a second; 0: emulated */
 /* Begins to copy bytes from byte off of node's slabs to byte dst of the pool: both ranges were checked. Waits
  * until all of it has begun, which the pace decides. */
 int copies_put(struct copies *c, uint32_t node, uint64_t off, uint64_t dst, uint64_t bytes, struct err *e);
-/* What was put before copies_mark(c, i, e) is over: copies_over says 1, else 0; negative: *e. i < COPIES_MARKS. */
+/* The other way round, into slabs that are mapped writable. */
+int copies_get(struct copies *c, uint32_t node, uint64_t off, uint64_t src, uint64_t bytes, struct err *e);
+/* What was put and got before copies_mark(c, i, e) is over: copies_over says 1, else 0; negative: *e. i < COPIES_MARKS. */
 enum { COPIES_MARKS = 2 };
 int copies_mark(struct copies *c, unsigned i, struct err *e);
 int copies_over(struct copies *c, unsigned i, struct err *e);

@@ -15,7 +15,8 @@
 
 #define LAST_WORDS_NS 200000000 /* the thread that computes sees an error of the card, too, and knows more of it */
 
-struct flight { /* an upload whose copies have begun */
+struct flight { /* an order whose copies have begun */
+    int down;
     uint64_t number, epoch, traced, bytes;
     uint32_t layer, expert, place;
 };
@@ -28,7 +29,7 @@ struct uploader {
     struct hits *hits; /* NULL: the trunk is executed elsewhere */
     struct orders *orders;
     struct pager_box *box;
-    int ctl;
+    int ctl, writable; /* the slabs are, for copies down */
     uint64_t next;
     struct flight flight[COPIES_MARKS]; /* numbers over .. begun - 1, each with its mark */
     uint32_t begun, over;
@@ -45,10 +46,12 @@ static int check(const struct uploader *u, const struct order *o)
 {
     const struct maps *m = u->m;
 
-    if ((o->kind != ORDER_UPLOAD && o->kind != ORDER_CLEAR) || o->layer >= m->g.n_layers ||
+    int copies = o->kind == ORDER_UPLOAD || (o->kind == ORDER_COPY_DOWN && u->writable);
+
+    if ((!copies && o->kind != ORDER_CLEAR) || o->layer >= m->g.n_layers ||
         o->expert >= m->g.n_experts || !maps_has_place(m, o->place) || o->epoch >> ENTRY_EPOCH_BITS)
         return -1;
-    if (o->kind == ORDER_UPLOAD ? !o->n_pieces || o->n_pieces > N_MATS * m->g.n_nodes : o->n_pieces != 0)
+    if (copies ? !o->n_pieces || o->n_pieces > N_MATS * m->g.n_nodes : o->n_pieces != 0)
         return -1;
     for (uint32_t i = 0; i < o->n_pieces; i++) {
         const struct order_piece *x = &o->piece[i];
@@ -73,7 +76,7 @@ static void die(struct uploader *u, const struct err *e)
     card_die(u->ctl, e);
 }
 
-/* Answers uploads whose copies are over. */
+/* Answers orders whose copies are over. */
 static int land(struct uploader *u)
 {
     struct err e = {0};
@@ -87,7 +90,7 @@ static int land(struct uploader *u)
         if (!over)
             break;
         timeline_end(&u->m->timeline, TIMELINE_SIDE, TIMELINE_UPLOAD, f->traced, f->bytes, f->layer, f->expert);
-        if (u->hits)
+        if (u->hits && !f->down)
             hits_came(u->hits, f->layer, f->expert, f->place, f->epoch);
         u->over++;
         if (fault_due(FAULT_UPLOADED))
@@ -97,10 +100,12 @@ static int land(struct uploader *u)
     return n;
 }
 
-static void upload(struct uploader *u, const struct order *o)
+/* An upload, or the same downwards. */
+static void copy(struct uploader *u, const struct order *o)
 {
     unsigned mark = u->begun % COPIES_MARKS;
-    struct flight f = {o->number, o->epoch, timeline_begin(&u->m->timeline), 0, o->layer, o->expert, o->place};
+    int down = o->kind == ORDER_COPY_DOWN;
+    struct flight f = {down, o->number, o->epoch, timeline_begin(&u->m->timeline), 0, o->layer, o->expert, o->place};
     struct err e = {0};
 
     while (u->begun - u->over == COPIES_MARKS) /* the mark is in use */
@@ -109,7 +114,8 @@ static void upload(struct uploader *u, const struct order *o)
     for (uint32_t i = 0; i < o->n_pieces; i++) {
         const struct order_piece *x = &o->piece[i];
         int dies = i == o->n_pieces / 2 && fault_due(FAULT_UPLOAD);
-        if (copies_put(u->copies, x->seg - 1, x->file_off, x->dst, dies ? x->bytes / 2 : x->bytes, &e))
+        if ((down ? copies_get : copies_put)(u->copies, x->seg - 1, x->file_off, x->dst, dies ? x->bytes / 2 : x->bytes,
+                                             &e))
             die(u, &e);
         if (dies)
             fault_hold();
@@ -130,8 +136,8 @@ static void serve(struct uploader *u, const struct order *o)
         answer(u, o->number, ORDER_WHY_IO);
         return;
     }
-    if (o->kind == ORDER_UPLOAD) {
-        upload(u, o);
+    if (o->kind != ORDER_CLEAR) {
+        copy(u, o);
         return;
     }
     if (u->hits && hits_clear(u->hits, o->layer, o->expert, o->place, o->epoch, o->number))
@@ -198,6 +204,9 @@ int uploader_start(const struct child *c, const struct maps *m, struct card *car
     *u = (struct uploader){.card = card, .slabs = slabs, .m = m, .pool = p, .hits = hits, .ctl = c->ctl};
     u->orders = child_seg(c, SEG_ORDERS, card_outbox(outbox_card(c->outbox), 0));
     u->box = child_seg(c, SEG_CARD_ANSWERS, card_outbox(outbox_card(c->outbox), 0));
+    u->writable = 1;
+    for (size_t i = 0; i < c->n_segs; i++)
+        u->writable &= c->seg[i].role != SEG_SLABS || c->seg[i].writable;
     if (!u->orders || !u->box) {
         free(u);
         return err_set(e, -EPROTO, "no ring of orders was passed on");

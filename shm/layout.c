@@ -221,7 +221,7 @@ uint64_t shm_layout_hash(void)
         sizeof(struct pager_counters),
         AT(pager_counters, cancelled),
         AT(pager_counters, depth),
-        ORDER_CLEAR,
+        ORDER_COPY_DOWN,
         ORDER_WHY_IO,
         PIECE_COPY,
         sizeof(struct pager_box),

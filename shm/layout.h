@@ -347,11 +347,16 @@ struct tables { /* offsets from the segment's base */
  *               `epoch`, shall leave. Done: the card's copy of the table has it no longer, and no step is open
  *               that could have used it (rule 27; gpu-worker/hits.h). Answered out of its turn: later orders
  *               do not wait for it. What is not there is done as well. On other cards: done at once.
+ * ORDER_COPY_DOWN  to a card's worker: `layer`, `expert` lie in `place` with `epoch`; the pieces of an upload the
+ *               other way round, from byte dst of the pool to byte file_off of slabs.node. Until the answer the
+ *               slab is nobody's, as one that the pager reads into (rule 25), and the slot stays as it is; the
+ *               expert can be used there meanwhile. Only where slabs are writable for cards: not all experts
+ *               fit into RAM.
  * CANCEL and RAISE are answered themselves as soon as the pager has seen to them, always "done"; a target
  * that has been answered already is left alone. */
 #define ORDER_PIECES (3u * (2u * MAX_NODES - 1)) /* three matrices, each cut by nodes of a packed file
                                                   * and by nodes of this run */
-enum order_kind { ORDER_READ = 1, ORDER_CANCEL = 2, ORDER_RAISE = 3, ORDER_UPLOAD = 4, ORDER_CLEAR = 5 };
+enum order_kind { ORDER_READ = 1, ORDER_CANCEL = 2, ORDER_RAISE = 3, ORDER_UPLOAD = 4, ORDER_CLEAR = 5, ORDER_COPY_DOWN = 6 };
 enum order_prio { PRIO_DEMAND = 0, PRIO_PREFETCH = 1, PRIO_WARM = 2 };
 enum order_flag {
     ORDER_SOFT = 1 /* a failure ends nothing, there is another source: told by CTL_LOG (warning), not
@@ -384,7 +389,7 @@ struct order {
     uint64_t number;
     uint32_t kind, prio;
     uint32_t layer, expert; /* for messages; layer 0xFFFFFFFF: a trunk tensor, expert = its index */
-    uint32_t n_pieces;      /* ORDER_READ, ORDER_UPLOAD: 1 .. ORDER_PIECES, else 0 */
+    uint32_t n_pieces;      /* ORDER_READ, _UPLOAD, _COPY_DOWN: 1 .. ORDER_PIECES, else 0 */
     uint32_t flags;         /* enum order_flag */
     uint64_t target;        /* ORDER_CANCEL, ORDER_RAISE: the order it is about */
     uint64_t epoch;         /* orders to cards: of the expert in `place` */

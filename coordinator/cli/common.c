@@ -436,6 +436,7 @@ void stats_put_engine(struct json_out *j, const struct engine_flags *f, const st
     put_u64(j, "uploads", s->uploads);
     put_u64(j, "upload_bytes", s->upload_bytes);
     put_u64(j, "card_moves", s->card_moves);
+    put_u64(j, "copies_down", s->copies_down);
     put_u64(j, "card_deaths", s->card_deaths);
     put_u64(j, "card_successors", s->card_successors);
     put_u64(j, "cards_out", s->cards_out);

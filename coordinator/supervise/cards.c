@@ -16,12 +16,14 @@ enum slot_state {
     SLOT_CLEARING, /* out of the table; the trunk's card has yet to say that its copy follows */
     SLOT_LEAVING,  /* a giving that has not been stamped names it */
     SLOT_UPLOADING,
-    SLOT_RESIDENT
+    SLOT_RESIDENT,
+    SLOT_SINKING   /* resident, and being copied to a slab before it leaves */
 };
 struct slot {
     enum slot_state state;
     uint32_t layer, expert; /* CLEARING, LEAVING: who comes next; layer PLACE_NONE: nobody */
-    uint32_t slab;          /* UPLOADING: the source */
+    uint32_t slab;          /* UPLOADING: the source; SINKING: where to */
+    uint32_t next_layer, next_expert; /* SINKING: who comes next */
     uint64_t epoch, order;
 };
 struct cards {
@@ -38,7 +40,7 @@ struct cards {
     uint64_t lost_at[MAX_CARDS][2]; /* by the worker's number modulo 2: how far the executor was when it died */
     uint32_t *hot, hot_at, n_hot; /* after a death: layer * n_experts + expert, the hottest first */
     size_t at, fresh; /* the scan: next, and how many are still to be looked at */
-    _Atomic uint64_t uploads, bytes, left, came[MAX_CARDS];
+    _Atomic uint64_t uploads, bytes, left, down, came[MAX_CARDS];
     _Atomic uint32_t experts, held[MAX_CARDS], deaths, successors, out;
     _Atomic uint64_t lost_items;
     struct card_past past[MAX_CARDS];
@@ -87,7 +89,7 @@ static void publish(struct cards *c, const struct order *o, uint32_t card)
 
 /* ---- coming ---- */
 
-/* Node k's rows of a matrix: from where they lie in the slab to where they belong in the slot. */
+/* Node k's rows of a matrix: where they lie in the slab and in the slot, to be copied either way. */
 static void add_piece(struct cards *c, struct order *o, int mat, uint32_t k, uint32_t slab, uint64_t slot_off)
 {
     const struct geometry *g = c->c.geo;
@@ -120,7 +122,8 @@ static void upload(struct cards *c, uint32_t i, uint32_t layer, uint32_t expert,
     for (int m = 0; m < N_MATS; m++)
         for (uint32_t k = 0; k < g->n_nodes; k++)
             add_piece(c, &o, m, k, slab, to->off);
-    c->slot[i] = (struct slot){SLOT_UPLOADING, layer, expert, slab, o.epoch, o.number};
+    c->slot[i] = (struct slot){.state = SLOT_UPLOADING, .layer = layer, .expert = expert, .slab = slab,
+                               .epoch = o.epoch, .order = o.number};
     c->n_free--;
     c->n_open[to->card]++;
     c->busy[c->n_busy++] = i;
@@ -216,6 +219,33 @@ static void leave(struct cards *c, uint32_t i, uint32_t layer, uint32_t expert)
     }
 }
 
+/* For another expert, by way of RAM if it has room and does not have it. */
+static void begin_to_leave(struct cards *c, uint32_t i, uint32_t layer, uint32_t expert)
+{
+    const struct geometry *g = c->c.geo;
+    const struct card_slot *from = shape(c, i);
+    struct slot *s = &c->slot[i];
+    struct order o = {.kind = ORDER_COPY_DOWN, .layer = s->layer, .expert = s->expert, .place = place(c, i),
+                      .epoch = s->epoch};
+    uint64_t epoch;
+
+    if (c->c.in_ram(c->c.arg, s->layer, s->expert, &epoch) != PLACE_NONE ||
+        (s->slab = c->c.room(c->c.arg, s->layer, s->expert)) == PLACE_NONE) {
+        leave(c, i, layer, expert);
+        return;
+    }
+    for (int m = 0; m < N_MATS; m++)
+        for (uint32_t k = 0; k < g->n_nodes; k++)
+            add_piece(c, &o, m, k, s->slab, from->off);
+    s->state = SLOT_SINKING;
+    s->next_layer = layer;
+    s->next_expert = expert;
+    s->order = o.number = c->next_order[from->card]++;
+    c->busy[c->n_busy++] = i;
+    c->n_open[from->card]++;
+    publish(c, &o, from->card);
+}
+
 static int may_leave(void *arg, uint32_t layer, uint32_t expert)
 {
     struct cards *c = arg;
@@ -258,7 +288,7 @@ static int consider(struct cards *c, uint32_t layer, uint32_t expert, uint32_t s
     *asked = used;
     a = policy_admit(c->policy, layer, expert, 0, may_leave, c);
     if (a.verdict == POLICY_REPLACE)
-        leave(c, *slot_of(c, a.layer, a.expert), layer, expert);
+        begin_to_leave(c, *slot_of(c, a.layer, a.expert), layer, expert);
     else if (a.verdict != POLICY_FREE)
         return 0;
     i = free_slot(c, a.place);
@@ -364,10 +394,14 @@ static void empty_slots(struct cards *c, uint32_t card)
         enum slot_state was = c->slot[i].state;
         if (was == SLOT_UPLOADING)
             give_up(c, i);
-        if (was == SLOT_RESIDENT)
+        if (was == SLOT_SINKING) {
+            c->c.landed(c->c.arg, c->slot[i].slab, 0);
+            c->n_open[card]--;
+        }
+        if (was == SLOT_RESIDENT || was == SLOT_SINKING)
             out_of_table(c, i);
         atomic_store_explicit(&table_slot(c->c.tables, i)->header, 0, memory_order_release);
-        if (was == SLOT_RESIDENT || was == SLOT_LEAVING || was == SLOT_CLEARING)
+        if (was != SLOT_UPLOADING && was != SLOT_FREE)
             set_free(c, i);
     }
     orders_bury(c->c.geo, c->c.card[card].answers, c->next_order[card]);
@@ -421,7 +455,8 @@ static void forget_places(struct cards *c)
         policy_export(c->policy, uses, &tokens);
         policy_import(p, uses, tokens);
         for (uint32_t i = 0; i < c->c.geo->n_slots; i++)
-            if (c->slot[i].state == SLOT_UPLOADING || c->slot[i].state == SLOT_RESIDENT)
+            if (c->slot[i].state == SLOT_UPLOADING || c->slot[i].state == SLOT_RESIDENT ||
+                c->slot[i].state == SLOT_SINKING)
                 policy_enter(p, c->slot[i].layer, c->slot[i].expert, shape(c, i)->size);
         policy_close(c->policy);
         c->policy = p;
@@ -571,10 +606,29 @@ static int advance_one(struct cards *c, uint32_t i)
         c->up[card] = 0;
         return 0;
     }
+    if (s->state == SLOT_SINKING)
+        return can_order(c, card);
     if (s->state == SLOT_UPLOADING || unhead(c, i))
         return 1;
     s->state = SLOT_LEAVING;
     return 0;
+}
+
+/* It lies in RAM as well now: it leaves as where RAM has everything. */
+static void sunk(struct cards *c, uint32_t i)
+{
+    struct slot was = c->slot[i];
+
+    c->c.landed(c->c.arg, was.slab, 1);
+    c->n_open[shape(c, i)->card]--;
+    ADD(c->down, 1);
+    c->slot[i].state = SLOT_RESIDENT;
+    leave(c, i, was.next_layer, was.next_expert);
+    if (c->slot[i].state != SLOT_FREE)
+        return;
+    c->slot[i].layer = was.next_layer;
+    c->slot[i].expert = was.next_expert;
+    come_next(c, i);
 }
 
 static int advance(struct cards *c)
@@ -591,6 +645,8 @@ static int advance(struct cards *c)
         moved = 1;
         if (c->slot[i].state == SLOT_UPLOADING) {
             arrive(c, i);
+        } else if (c->slot[i].state == SLOT_SINKING) {
+            sunk(c, i);
         } else {
             set_free(c, i);
             come_next(c, i);
@@ -619,7 +675,7 @@ static int churn(struct cards *c)
         }
         if (c->slot[i].state != SLOT_RESIDENT || !can_order(c, k))
             continue;
-        leave(c, i, PLACE_NONE, 0);
+        begin_to_leave(c, i, PLACE_NONE, 0);
         moved = 1;
     }
     return moved;
@@ -656,7 +712,7 @@ uint32_t cards_place(const struct cards *c, uint32_t layer, uint32_t expert, uin
 {
     uint32_t i = c ? *slot_of(c, layer, expert) : PLACE_NONE;
 
-    if (i == PLACE_NONE || c->slot[i].state != SLOT_RESIDENT)
+    if (i == PLACE_NONE || (c->slot[i].state != SLOT_RESIDENT && c->slot[i].state != SLOT_SINKING))
         return PLACE_NONE;
     *epoch = c->slot[i].epoch;
     return place(c, i);
@@ -739,6 +795,7 @@ void cards_stats(const struct cards *c, struct cards_stats *s)
     s->uploads = GET(c->uploads);
     s->upload_bytes = GET(c->bytes);
     s->left = GET(c->left);
+    s->down = GET(c->down);
     s->filling = atomic_load_explicit(&c->filling, memory_order_acquire);
     for (uint32_t k = 0; k < c->c.plan->n_cards; k++) {
         s->held[k] = GET(c->held[k]);

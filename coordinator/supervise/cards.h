@@ -3,7 +3,8 @@
  *
  * An expert goes to a card from its slabs and from nowhere else. While it lies on a card its table entry
  * names the slot; what is left of it in RAM is RAM's business (the copy stays where all experts fit, else it
- * is the first to be overwritten). When it leaves, the entry names the slab again, or nothing.
+ * is the first to be overwritten). When it leaves, the entry names the slab again. If RAM has it no longer and has
+ * room, it is copied down first, while it can still be used here; else the entry names nothing.
  *
  * Order of stores, as for a slab (shm/model/README.md rules 10, 13 and 27; a card whose calls all come by the
  * ring has no table of its own, so that the header is what confirms that it has left):
@@ -47,6 +48,10 @@ struct cards_config { /* borrowed until cards_close */
     uint32_t (*in_ram)(void *arg, uint32_t layer, uint32_t expert, uint64_t *epoch);
     void (*hold)(void *arg, uint32_t slab, int more); /* +1: may not be overwritten; -1 */
     void (*came)(void *arg, uint32_t layer, uint32_t expert); /* it lies on a card now */
+    /* A slab for one that is to leave a card and lies nowhere else: nobody's until it has landed, whole or not (then
+     * it holds nothing). PLACE_NONE: RAM has no room for it. */
+    uint32_t (*room)(void *arg, uint32_t layer, uint32_t expert);
+    void (*landed)(void *arg, uint32_t slab, int whole);
 };
 struct cards;
 int cards_open(const struct cards_config *c, struct cards **out, struct err *e);
@@ -70,7 +75,7 @@ int cards_look(const struct cards *c);
 
 struct cards_stats { /* any thread */
     uint32_t slots, experts; /* slots of all cards; taken by an expert that can be used */
-    uint64_t uploads, upload_bytes, left; /* since the start */
+    uint64_t uploads, upload_bytes, left, down; /* since the start; of those that left, copied down */
     int filling;             /* free slots are being filled */
     uint32_t held[MAX_CARDS]; /* experts on each card now */
     uint64_t came[MAX_CARDS]; /* experts that ever arrived there */

@@ -17,6 +17,7 @@ enum slab_state {
     SLAB_FREE,
     SLAB_LEAVING, /* out of the table, and a giving that has not been stamped names it */
     SLAB_READING,
+    SLAB_LANDING, /* a card's worker copies an expert into it that is about to leave there */
     SLAB_RESIDENT,
 };
 enum ahead_state { /* of a slab whose expert was read before a call named it */
@@ -856,6 +857,57 @@ static void came_to_card(void *arg, uint32_t layer, uint32_t expert)
     link_first(p, loose_list(p, p->slab[i].class), i);
 }
 
+/* As for one that is read: what the policy admits takes a place of its, else a spare slab, of which one is left
+ * to demands. */
+static uint32_t room_for(void *arg, uint32_t layer, uint32_t expert)
+{
+    struct paging *p = arg;
+    uint32_t own = p->class_of[layer], i;
+    struct policy_answer a;
+
+    if (!p->policy || *place_of(p, layer, expert) != PLACE_NONE)
+        return PLACE_NONE;
+    a = policy_admit(p->policy, layer, expert, 0, NULL, NULL);
+    if (a.verdict == POLICY_FREE || a.verdict == POLICY_REPLACE) {
+        i = take_spare(p, a.place);
+        if (i == PLACE_NONE)
+            return i;
+        if (a.verdict == POLICY_REPLACE)
+            dismiss(p, a.layer, a.expert);
+        admit(p, layer, expert, a.place);
+    } else {
+        i = p->c.slabs->spare[own] < 2 ? PLACE_NONE : take_spare(p, own);
+        if (i == PLACE_NONE)
+            return i;
+    }
+    p->slab[i] = (struct slab){.state = SLAB_LANDING, .layer = layer, .expert = expert, .class = p->slab[i].class};
+    *place_of(p, layer, expert) = i;
+    return i;
+}
+
+/* The entry names the card's slot still; it will name this slab when the expert leaves there. */
+static void landed(void *arg, uint32_t i, int whole)
+{
+    struct paging *p = arg;
+    struct slab *s = &p->slab[i];
+
+    if (!whole) {
+        *place_of(p, s->layer, s->expert) = PLACE_NONE;
+        if (policy_resident(p->policy, s->layer, s->expert)) {
+            policy_leave(p->policy, s->layer, s->expert);
+            atomic_fetch_sub_explicit(&p->count.residents, 1, memory_order_relaxed);
+        }
+        set_free(p, i);
+        return;
+    }
+    s->state = SLAB_RESIDENT;
+    s->epoch = p->next_epoch++;
+    for (uint32_t k = 0; k < p->c.geo->n_nodes; k++)
+        atomic_store_explicit(table_header(p->c.tables, p->c.geo, k, i), s->epoch, memory_order_release);
+    if (!policy_resident(p->policy, s->layer, s->expert))
+        set_loose(p, i);
+}
+
 static int start_cards(struct paging *p, struct err *e)
 {
     struct cards_config c = {.geo = p->c.geo,
@@ -875,6 +927,8 @@ static int start_cards(struct paging *p, struct err *e)
                              .arg = p,
                              .in_ram = in_ram,
                              .hold = hold,
+                             .room = room_for,
+                             .landed = landed,
                              .came = came_to_card};
 
     for (uint32_t k = 0; k < n_cards(p); k++)

@@ -75,7 +75,7 @@ for number, (name, model, tokens) in enumerate(long_prompts()):
     # ever leaving and coming, and a delay before the trunk's card's own hits are computed
     os.environ["CONCLAVE_CARD_CHURN_US"], os.environ["CONCLAVE_CARD_DELAY_US"] = "300", "500"
     for args in (("--cards", "emu:1", "--batch", 1), ("--cards", "emu:2", "--trunk", 1, "--batch", 3, "--nodes", 2),
-                 ("--cards", "emu:2", "--batch", 1, "--ram", max(whole // 4, one[1]))):
+                 ("--cards", "emu:2", "--batch", 1, "--ram", max(whole // 2, one[1]))):
         what = "%s %s, leaving" % (name, " ".join(map(str, args)))
         s, workers = run(what, model, tokens, base, args)
         if s:
@@ -84,6 +84,9 @@ for number, (name, model, tokens) in enumerate(long_prompts()):
             check(s["card_moves"] >= steps * layers, "%s: only %d experts left in %d steps of %d layers" %
                   (what, s["card_moves"], steps, layers))
             check(s["own_items"] > 0 or "--ram" in args, "%s: no own hits" % what)
+            # what RAM does not have is copied down first
+            check(s["copies_down"] > 0 if "--ram" in args else s["copies_down"] == 0, "%s: %d copies down" %
+                  (what, s["copies_down"]))
     del os.environ["CONCLAVE_CARD_CHURN_US"], os.environ["CONCLAVE_CARD_DELAY_US"]
 
 for value in ("emu", "emu:", "emu:0", "emu:17", "emu:1:", "emu:1:x", "emu:1:0", "emu:-1"):
