@@ -171,6 +171,8 @@ static void make_model(struct whole *w, uint32_t n_layers, uint32_t n_experts, u
         l->attn_q_norm = tensor(m, W_F32, 128, 1);
         l->attn_k_norm = tensor(m, W_F32, 128, 1);
         l->ffn_norm = tensor(m, W_F32, EMBD, 1);
+        l->n_experts = n_experts;
+        l->router_bias = MODEL_NONE;
         l->ffn_gate_inp = matrix(m, W_F32, EMBD, n_experts);
     }
     if (arch_qwen3moe(m, 0, &w->prog, &e))
