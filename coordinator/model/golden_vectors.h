@@ -87,6 +87,25 @@ static inline struct bytes golden_file(const char *folder, const char *file)
     return b;
 }
 
+/* An xz file, unpacked by xz; s NULL: not here. */
+static inline struct bytes golden_xz(const char *folder, const char *file)
+{
+    const char *path = golden_path(folder, file);
+    char command[5000], buf[65536];
+    struct bytes b = {0};
+    size_t n;
+    FILE *f;
+
+    if (!path)
+        return b;
+    snprintf(command, sizeof command, "xz -dc '%s'", path);
+    f = popen(command, "r");
+    while (f && (n = fread(buf, 1, sizeof buf, f)) > 0)
+        bytes_add(&b, buf, n);
+    CHECK(f && pclose(f) == 0, "%s failed; the tests need xz-utils", command);
+    return b;
+}
+
 /* Appends what a string in base64 stands for. */
 static inline void bytes_add_base64(struct bytes *b, const struct json *j)
 {

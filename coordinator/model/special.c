@@ -97,3 +97,28 @@ int special_find(const struct special *s, const char *text, size_t p, size_t n, 
     }
     return 0;
 }
+
+int special_find_outside(const struct special *all, const struct special *user, const struct text_span *span,
+                         size_t n_span, size_t *k, const char *text, size_t p, size_t n, size_t *at, size_t *len,
+                         uint32_t *id)
+{
+    for (; p < n; p++) {
+        const struct special_name *name, *other;
+        size_t free; /* bytes from p on that are no user's */
+
+        while (*k < n_span && span[*k].end <= p)
+            ++*k;
+        free = *k == n_span ? n - p : span[*k].begin > p ? span[*k].begin - p : 0;
+        name = free ? longest(all, text + p, free) : NULL;
+        other = longest(user, text + p, n - p);
+        if (!name || (other && other->n > name->n))
+            name = other;
+        if (!name)
+            continue;
+        *at = p;
+        *len = name->n;
+        *id = name->id;
+        return 1;
+    }
+    return 0;
+}

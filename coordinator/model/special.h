@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "coordinator/model/text_span.h"
 #include "shm/err.h"
 
 struct special_name {
@@ -23,3 +24,8 @@ void special_free(struct special *s);
 /* The first match in text[p .. n): 1, and its place and id; 0: none. */
 int special_find(const struct special *s, const char *text, size_t p, size_t n, size_t *at,
                  size_t *len, uint32_t *id);
+/* The same in a text of which some bytes, the spans from *k on, are a user's: names of `all` may not touch
+ * those, names of `user` (a part of all) may. *k moves on with p; begin with 0. */
+int special_find_outside(const struct special *all, const struct special *user, const struct text_span *span,
+                         size_t n_span, size_t *k, const char *text, size_t p, size_t n, size_t *at, size_t *len,
+                         uint32_t *id);

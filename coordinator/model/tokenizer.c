@@ -76,14 +76,30 @@ static int fragment(struct tokenizer *t, const char *text, size_t n, struct toke
     return t->rule ? bpe_fragment(t, text, n, out, e) : spm_fragment(t, text, n, out, e);
 }
 
-static int pieces(struct tokenizer *t, const char *text, size_t n, const struct special *names,
+/* What is looked for in a text: names, or in marked text those that a mark allows. */
+struct names {
+    const struct special *any;
+    const struct text_span *user;
+    size_t n_user, k;
+    int marked;
+};
+
+static int next_name(const struct tokenizer *t, struct names *s, const char *text, size_t p, size_t n, size_t *at,
+                     size_t *len, uint32_t *id)
+{
+    if (s->marked)
+        return special_find_outside(&t->all, &t->user, s->user, s->n_user, &s->k, text, p, n, at, len, id);
+    return special_find(s->any, text, p, n, at, len, id);
+}
+
+static int pieces(struct tokenizer *t, const char *text, size_t n, struct names *names,
                   struct token_list *out, struct err *e)
 {
     size_t p = 0, at, len;
     uint32_t id;
     int rc;
 
-    while (special_find(names, text, p, n, &at, &len, &id)) {
+    while (next_name(t, names, text, p, n, &at, &len, &id)) {
         if ((rc = fragment(t, text + p, at - p, out, e)) < 0 || (rc = token_append(out, id, e)) < 0)
             return rc;
         p = at + len;
@@ -91,8 +107,8 @@ static int pieces(struct tokenizer *t, const char *text, size_t n, const struct 
     return fragment(t, text + p, n - p, out, e);
 }
 
-int tokenize(struct tokenizer *t, const char *text, size_t n, int add_special, int parse_special,
-             struct token_list *out, struct err *e)
+static int whole(struct tokenizer *t, const char *text, size_t n, int add_special, struct names *names,
+                 struct token_list *out, struct err *e)
 {
     int rc = 0;
 
@@ -102,7 +118,7 @@ int tokenize(struct tokenizer *t, const char *text, size_t n, int add_special, i
     if (add_special && t->add_bos)
         rc = token_append(out, (uint32_t)t->bos, e);
     if (rc >= 0)
-        rc = pieces(t, text, n, parse_special ? &t->all : &t->user, out, e);
+        rc = pieces(t, text, n, names, out, e);
     if (rc >= 0 && add_special && t->add_eos)
         rc = token_append(out, (uint32_t)t->eos, e);
     merge_trim(&t->merger);
@@ -112,6 +128,22 @@ int tokenize(struct tokenizer *t, const char *text, size_t n, int add_special, i
         t->scratch_cap = 0;
     }
     return rc;
+}
+
+int tokenize(struct tokenizer *t, const char *text, size_t n, int add_special, int parse_special,
+             struct token_list *out, struct err *e)
+{
+    struct names names = {.any = parse_special ? &t->all : &t->user};
+
+    return whole(t, text, n, add_special, &names, out, e);
+}
+
+int tokenize_marked(struct tokenizer *t, const char *text, size_t n, const struct text_span *user, size_t n_user,
+                    int add_special, struct token_list *out, struct err *e)
+{
+    struct names names = {.user = user, .n_user = n_user, .marked = 1};
+
+    return whole(t, text, n, add_special, &names, out, e);
 }
 
 void token_piece(const struct tokenizer *t, uint32_t id, int control_text, const char **bytes,

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "coordinator/model/gguf.h"
+#include "coordinator/model/text_span.h"
 #include "shm/err.h"
 
 enum {
@@ -48,6 +49,12 @@ struct token_list {
  * are recognised in any case. After an error *out holds what was appended before it. */
 int tokenize(struct tokenizer *t, const char *text, size_t n, int add_special, int parse_special,
              struct token_list *out, struct err *e);
+
+/* A text of which the n_user spans are a user's: as with parse_special, but a name of a control token that
+ * touches one of those bytes stays text. The text is split into words as a whole: marks alone change
+ * nothing. */
+int tokenize_marked(struct tokenizer *t, const char *text, size_t n, const struct text_span *user, size_t n_user,
+                    int add_special, struct token_list *out, struct err *e);
 
 /* The bytes that a token stands for, borrowed from t; at most TOKEN_TEXT_MAX. Control and unknown
  * tokens are empty unless control_text; an id outside the vocabulary is empty. A piece may hold

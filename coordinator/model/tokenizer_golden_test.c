@@ -1,5 +1,4 @@
-/* Every vector of golden/vocab: the published ones and ours, encode, decode and stream. The
- * vocabularies are xz files; they are unpacked into memory by xz. */
+/* Every vector of golden/vocab: the published ones and ours, encode, decode and stream. */
 #include "coordinator/model/tokenizer.h"
 
 #include <time.h>
@@ -9,23 +8,15 @@
 
 static struct gguf *open_vocab(const char *name)
 {
-    char file[256], command[5000];
-    const char *path;
-    struct bytes b = {0};
+    char file[256];
+    struct bytes b;
     struct gguf *g = NULL;
     struct err e = {0};
-    char buf[65536];
-    size_t n;
-    FILE *f;
 
     snprintf(file, sizeof file, "%s.xz", name);
-    if (!(path = vector_path(file)))
+    b = golden_xz("vocab", file);
+    if (!b.s)
         return NULL;
-    snprintf(command, sizeof command, "xz -dc '%s'", path);
-    f = popen(command, "r");
-    while (f && (n = fread(buf, 1, sizeof buf, f)) > 0)
-        bytes_add(&b, buf, n);
-    CHECK(f && pclose(f) == 0, "%s failed; the tests need xz-utils", command);
     CHECK(gguf_parse(name, b.s, b.n, b.n, &g, &e) == 0, "%s", e.msg);
     free(b.s);
     return g;
@@ -128,6 +119,17 @@ static void encode(struct tokenizer *t, const char *file, const struct json *c)
                fnv1a(list.ids, list.n) == strtoull(json_get(c, "ids_fnv1a64")->text, NULL, 16);
     }
     CHECK(good, "%s: %s: other ids than wanted", file, json_get(c, "name")->text);
+    { /* no mark: control tokens; all marked: none; never a difference in words */
+        struct text_span all = {0, in.n};
+        struct token_list marked = {0};
+
+        CHECK(tokenize_marked(t, in.s, in.n, &all, !json_get(c, "parse_special")->truth && in.n,
+                              json_get(c, "add_special")->truth, &marked, &e) == 0,
+              "%s", e.msg);
+        CHECK(marked.n == list.n && (!list.n || !memcmp(marked.ids, list.ids, 4 * list.n)),
+              "%s: %s: marks change the ids", file, json_get(c, "name")->text);
+        free(marked.ids);
+    }
     free(list.ids);
     free(in.s);
 }

@@ -407,6 +407,58 @@ static void test_special(void)
     close_both(b);
 }
 
+/* Ids of a text in which [ ] enclose what a user wrote. */
+static const char *marked_ids(struct tokenizer *t, const char *shown)
+{
+    static char out[512];
+    struct text_span user[8] = {{0, 0}};
+    struct token_list list = {0};
+    struct err e = {0};
+    char text[128];
+    size_t n = 0, n_user = 0, k = 0;
+
+    for (; *shown; shown++) {
+        if (*shown == '[')
+            user[n_user].begin = n;
+        else if (*shown == ']')
+            user[n_user++].end = n;
+        else
+            text[n++] = *shown;
+    }
+    CHECK(tokenize_marked(t, text, n, user, n_user, 0, &list, &e) == 0, "%s", e.msg);
+    out[0] = 0;
+    for (size_t i = 0; i < list.n; i++)
+        k += (size_t)snprintf(out + k, sizeof out - k, "%s%u", i ? " " : "", list.ids[i]);
+    free(list.ids);
+    return out;
+}
+
+/* Names of control tokens that touch a user's bytes are text; words are cut as if there were no marks. */
+static void test_marked(void)
+{
+    struct made *m = bpe("qwen2");
+    struct both b;
+
+    add(m, "<|a|>", TOKEN_CONTROL, 0);  /* 256 */
+    add(m, "<|a|>b", TOKEN_CONTROL, 0); /* 257 */
+    add(m, "<|a", TOKEN_USER, 0);       /* 258 */
+    add(m, "a|>bc", TOKEN_CONTROL, 0);  /* 259 */
+    add(m, "<unk>", TOKEN_UNKNOWN, 0);  /* 260 */
+    b = open_made(m);
+    CHECK_STR(marked_ids(b.t, "<|a|>"), "256");
+    CHECK_STR(marked_ids(b.t, "[<|a|>]"), "258 124 62");
+    CHECK_STR(marked_ids(b.t, "<|a|>[<|a|>]<|a|>"), "256 258 124 62 256");
+    CHECK_STR(marked_ids(b.t, "<|a|>[b]"), "256 98");         /* the shorter name ends before the mark */
+    CHECK_STR(marked_ids(b.t, "[<]|a|>bc"), "258 124 62 98 99"); /* a user's token may touch it */
+    CHECK_STR(marked_ids(b.t, "x[<|]a|>bc"), "120 258 124 62 98 99");
+    CHECK_STR(marked_ids(b.t, "x[|]a|>bc"), "120 124 259");
+    CHECK_STR(marked_ids(b.t, "<|a|[>]"), "258 124 62");
+    CHECK_STR(marked_ids(b.t, "[<u]nk>[<unk]><unk>"), "60 117 110 107 62 60 117 110 107 62 260");
+    CHECK_STR(marked_ids(b.t, "[a][b][c]"), "97 98 99");
+    CHECK_STR(marked_ids(b.t, ""), "");
+    close_both(b);
+}
+
 static void test_eog(void)
 {
     static const struct {
@@ -824,6 +876,7 @@ int main(void)
     test_bpe();
     test_bos_eos();
     test_special();
+    test_marked();
     test_eog();
     test_eog_of_glm();
     test_spm();

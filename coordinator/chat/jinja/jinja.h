@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "coordinator/json/json.h"
+#include "coordinator/model/text_span.h"
 #include "shm/err.h"
 
 enum {
@@ -57,14 +58,10 @@ struct jinja_limits { /* 0: the largest */
     size_t output, memory;
 };
 
-/* Bytes [begin, end) of a text that came from a variable, and stay text. */
-struct jinja_span {
-    size_t begin, end;
-};
 struct jinja_text {
     char *s; /* owned, a NUL follows; zero the struct first */
     size_t n;
-    struct jinja_span *user; /* owned, in order, not empty, not touching */
+    struct text_span *user; /* owned: what came from variables, and stays text */
     size_t n_user;
 };
 
