@@ -113,7 +113,7 @@ static void copy(struct uploader *u, const struct order *o)
             copies_nap();
     for (uint32_t i = 0; i < o->n_pieces; i++) {
         const struct order_piece *x = &o->piece[i];
-        int dies = i == o->n_pieces / 2 && fault_due(FAULT_UPLOAD);
+        int dies = i == o->n_pieces / 2 && fault_due(down ? FAULT_DOWN : FAULT_UPLOAD);
         if ((down ? copies_get : copies_put)(u->copies, x->seg - 1, x->file_off, x->dst, dies ? x->bytes / 2 : x->bytes,
                                              &e))
             die(u, &e);

@@ -21,6 +21,7 @@ enum fault_point { /* a name each, in fault.c */
     FAULT_ITEM,      /* a share is made, neither its stamp nor the owner's is there */
     FAULT_RING,      /* stamps are there, nobody has been rung */
     FAULT_UPLOAD,    /* half of an expert is copied; it dies when an item or a step comes */
+    FAULT_DOWN,      /* ... on its way to RAM; the same */
     FAULT_UPLOADED,  /* all is copied, the order is not answered; the same */
     FAULT_ERROR,     /* a pass over items: an error as of a kernel that faults */
     N_FAULT_POINTS
@@ -50,6 +51,6 @@ static inline void fault_pass(enum fault_point p)
 /* An item, or a step, is about to be worked at. */
 static inline void fault_work(void)
 {
-    if (__builtin_expect(fault_armed == FAULT_UPLOAD || fault_armed == FAULT_UPLOADED, 0))
+    if (__builtin_expect(fault_armed >= FAULT_UPLOAD && fault_armed <= FAULT_UPLOADED, 0))
         fault_held();
 }

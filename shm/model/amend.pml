@@ -17,6 +17,7 @@
  *
  * -DSTAMPED_FREE passes: an amendment that its owner has stamped, done or declined, does not count any more either
  * (the program's rule).
+ * -DDEAD_FREE passes: nor does one whose owner is dead (the program's rule, too).
  *
  * -DTRUNK_DIES: the trunk's executor dies with calls open; the coordinator retires them, unfinished, while the steward
  * and the workers go on; the successor goes on with the next number.
@@ -166,7 +167,12 @@ look:			atomic { k = K(c%R, i); a = PRESENT_AMEND(k, c); o = PRESENT_OUTBOX(k, c
 #else
 #define ANSWERED(m) (0)
 #endif
-#define AMEND_COUNTS(m) (slot_seq[m] != 0 && word[(slot_item[m])/I] == PUBLISHED(slot_call[m]) && redirect_call[slot_item[m]] == slot_call[m] && redirect_amend[slot_item[m]] == slot_seq[m] && !ANSWERED(m))
+#ifdef DEAD_FREE
+#define SERVES(m) (!dead[slot_outbox[m]])
+#else
+#define SERVES(m) (1)
+#endif
+#define AMEND_COUNTS(m) (SERVES(m) && slot_seq[m] != 0 && word[(slot_item[m])/I] == PUBLISHED(slot_call[m]) && redirect_call[slot_item[m]] == slot_call[m] && redirect_amend[slot_item[m]] == slot_seq[m] && !ANSWERED(m))
 #define CALL_IS_OPEN(k) (word[(k)/I] > 0 && word[(k)/I]%2 == 0)
 #define CALL(k) (word[(k)/I]/2)
 #define DECLINED(o,k,n,a) ((o) < 3 && STAMP_IS_OF(o,k,n) && stamp_amend[X(o,k)] == SV(n,a) && stamp_kind[X(o,k)] == STAMP_DECLINED)

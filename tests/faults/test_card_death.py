@@ -126,19 +126,21 @@ def points(quiet):
     """Between the stores; each time with an item of its own open."""
     half = cards(HALF)
     for point, passages in (("stage", (3, 60)), ("rows", (5, 120)), ("item", (2, 55, 140)), ("ring", (7, 90)),
-                            ("upload", (5, 9)), ("uploaded", (6, 11)), ("error", (4, 50))):
+                            ("upload", (5, 9)), ("uploaded", (6, 11)), ("down", (2, 5)), ("error", (4, 50))):
         for n, k in enumerate(passages):
             if REAL and point in ("rows",):
                 continue  # a kernel writes them
             more = ["--nodes", 2] if point == "stage" or n % 2 else []
-            if point.startswith("upload"):
+            if point in ("upload", "uploaded", "down"):
                 more += ["--ram", "3M"]
+            os.environ["CONCLAVE_CARD_CHURN_US"] = "300" if point == "down" else "0"  # experts leave, one after the other
             r = Run(*half, *more, die="%s:%d:%d" % (point, k, n % 2)).end()
             if r.same(quiet):
                 pid, how, lost, rest = r.deaths[0]
                 check(lost >= 1 or point == "ring", "%s: no item was open: %s" % (r.what, r.err[-400:]))
                 check("an error" in how if point == "error" else "signal 9" in how, "%s: it %s" % (r.what, how))
                 check("another starts" in rest, "%s: %s" % (r.what, rest))
+    del os.environ["CONCLAVE_CARD_CHURN_US"]
 
 
 def host(quiet):

@@ -483,7 +483,8 @@ void moe_finish(struct moe *m, struct team *t, int thread, int n_threads, int pa
         }
         if (thread == 0) {
             wait_complete(m, o);
-            fault_pass(FAULT_SUM);
+            if (o->call.head.seq)
+                fault_pass(FAULT_SUM);
             traced = timeline_begin(&m->c.timeline);
         }
         if (parallel) {
@@ -497,9 +498,10 @@ void moe_finish(struct moe *m, struct team *t, int thread, int n_threads, int pa
         }
         if (thread == 0) {
             timeline_end(&m->c.timeline, m->c.lane, TIMELINE_SUM, traced, o->call.head.seq, m->layer, 0);
-            fault_pass(FAULT_RETIRE);
-            if (o->call.head.seq)
+            if (o->call.head.seq) {
+                fault_pass(FAULT_RETIRE);
                 call_retire(m->c.geo, m->c.calls, o->call.head.seq);
+            }
             m->first_sub = n + 1;
             if (m->next_token < m->n_tokens)
                 publish_next(m);
