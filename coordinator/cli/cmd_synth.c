@@ -20,12 +20,15 @@ struct options {
 };
 
 /* Shapes of real models, as far as qwen3moe's layers have them: of the two others, experts, heads
- * and vocabulary are the model's, attention is plain and there is no shared expert. */
-#define MODELS "qwen3-30b|qwen3.8-flash|glm-5.3-flash"
+ * and vocabulary are the model's, attention is plain and there is no shared expert. glm5next is
+ * GLM-5.3-Flash as it is, four KDA layers, one of latent attention and the NextN block; its widths
+ * follow --embd and --head-dim in the model's proportions. */
+#define MODELS "qwen3-30b|qwen3.8-flash|glm-5.3-flash|glm5next"
 static const struct synth_shape models[] = {
     {48, 2048, 768, 128, 8, 32, 4, 128, 151936, 40960, .tokenizer = NULL},
     {48, 2560, 640, 512, 10, 24, 2, 256, 248320, 262144, .tokenizer = NULL},
     {42, 4096, 2048, 288, 8, 64, 4, 128, 154880, 262144, .tokenizer = NULL},
+    {5, 4096, 2048, 288, 8, 64, 64, 128, 154880, 1048576, .glm5next = 1, .dense = 1, .tokenizer = NULL},
 };
 
 #define NUMBER(flag, field, text, least, most)                                                     \
@@ -114,6 +117,11 @@ static int check(const struct synth_shape *s)
     if (s->head_dim % 2)
         return args_usage("synth", "--head-dim %u is odd: values of a head are turned in pairs",
                           s->head_dim);
+    if (s->glm5next && (s->embd % 256 || s->head_dim % 32))
+        return args_usage("synth", "--embd %u, --head-dim %u: glm5next's widths follow from them: multiples of 256 "
+                          "and 32", s->embd, s->head_dim);
+    if (s->glm5next && s->preset != SYNTH_FLAT)
+        return args_usage("synth", "--preset %s: glm5next has flat alone", synth_preset_name(s->preset));
     return 0;
 }
 
@@ -134,6 +142,9 @@ static void take_shape(struct synth_shape *s, const struct synth_shape *m)
     s->kv_heads = or (s->kv_heads, m->kv_heads);
     s->head_dim = or (s->head_dim, m->head_dim);
     s->ctx = or (s->ctx, m->ctx);
+    s->glm5next = m->glm5next;
+    s->kv_heads = s->glm5next ? s->heads : s->kv_heads;
+    s->dense = m->dense < s->layers ? m->dense : 0;
 }
 
 static void take_types(struct options *o)
@@ -176,7 +187,7 @@ int cmd_synth(int argc, char **argv)
     struct options o = {.s = {.seed = 1}, .type = 1, .down_type = -1};
     struct args a = {
         .verb = "synth",
-        .about = "write a qwen3moe model of true shapes with random weights, to measure with",
+        .about = "write a model of true shapes with random weights, to measure with",
         .usage = "-o FILE [options]",
         .notes = "Shapes that are not given are those of --model.",
         .part = {{flags, &o}}};
@@ -187,11 +198,11 @@ int cmd_synth(int argc, char **argv)
     if (args_parse(&a, argc, argv, &status))
         return status;
     take_shape(&o.s, &models[o.model]);
+    o.s.preset = (enum synth_preset)o.preset;
     status = check(&o.s);
     if (status)
         return status;
     take_types(&o);
-    o.s.preset = (enum synth_preset)o.preset;
     if (take_vocab(&o.s, models[o.model].vocab, &e) || synth_write(&o.s, o.out, &bytes, &e)) {
         fprintf(stderr, "conclave: synth: %s\n", e.msg);
         return 1;

@@ -15,8 +15,10 @@
 #include <unistd.h>
 
 #include "coordinator/cli/synth_fill.h"
+#include "coordinator/cli/synth_parts.h"
 #include "coordinator/model/alphabet.h"
 #include "coordinator/model/gguf.h"
+#include "kernels/num.h"
 #include "kernels/type/type.h"
 #include "shm/size.h"
 
@@ -28,41 +30,6 @@ enum {
 };
 #define ROPE_BASE 1e6f
 #define CONTENTS "Random weights in a real model's shapes, for measurements."
-
-/* The residual's columns by what they are for: synth_routing.h. */
-enum part { CONST, SLOW, OWN, PARTS };
-
-/* How a tensor's values are made. */
-enum making {
-    RANDOM,  /* deviation sd x by_col of the column's part x by_row of the row's */
-    ONES,    /* f32 */
-    QK_NORM, /* f32, one head */
-    ROUTER,  /* f32 */
-};
-
-struct tensor {
-    char name[64];
-    enum making making;
-    uint32_t type, n_dims;
-    uint64_t dims[3], bytes, offset;
-    double sd;
-    int cols_parted, rows_parted; /* its columns, its rows are the residual's */
-    double by_col[PARTS], by_row[PARTS];
-    double embedded; /* not 0: all values of the const columns */
-};
-
-struct front { /* the file's front part, grown as it is written */
-    uint8_t *b;
-    size_t n, cap;
-    uint64_t n_keys;
-    int failed; /* no memory */
-};
-
-struct layout {
-    struct tensor *t; /* room for all */
-    uint32_t n;
-    uint64_t next; /* offset of the next one */
-};
 
 /* ---- the front part ---- */
 
@@ -82,7 +49,7 @@ static void put(struct front *f, const void *p, size_t n)
     f->n += n;
 }
 
-static void put_u32(struct front *f, uint32_t v)
+void synth_put_u32(struct front *f, uint32_t v)
 {
     put(f, &v, 4);
 }
@@ -98,40 +65,40 @@ static void put_text(struct front *f, const char *s, size_t n)
     put(f, s, n);
 }
 
-static void key(struct front *f, const char *name, enum gguf_kind kind)
+void synth_key(struct front *f, const char *name, enum gguf_kind kind)
 {
     put_text(f, name, strlen(name));
-    put_u32(f, kind);
+    synth_put_u32(f, kind);
     f->n_keys++;
 }
 
-static void key_u32(struct front *f, const char *name, uint32_t v)
+void synth_key_u32(struct front *f, const char *name, uint32_t v)
 {
-    key(f, name, GGUF_U32);
-    put_u32(f, v);
+    synth_key(f, name, GGUF_U32);
+    synth_put_u32(f, v);
 }
 
-static void key_f32(struct front *f, const char *name, float v)
+void synth_key_f32(struct front *f, const char *name, float v)
 {
-    key(f, name, GGUF_F32);
+    synth_key(f, name, GGUF_F32);
     put(f, &v, 4);
 }
 
-static void key_text(struct front *f, const char *name, const char *v)
+void synth_key_text(struct front *f, const char *name, const char *v)
 {
-    key(f, name, GGUF_STRING);
+    synth_key(f, name, GGUF_STRING);
     put_text(f, v, strlen(v));
 }
 
-static void key_array(struct front *f, const char *name, enum gguf_kind kind, uint64_t n)
+void synth_key_array(struct front *f, const char *name, enum gguf_kind kind, uint64_t n)
 {
-    key(f, name, GGUF_ARRAY);
-    put_u32(f, kind);
+    synth_key(f, name, GGUF_ARRAY);
+    synth_put_u32(f, kind);
     put_u64(f, n);
 }
 
 /* llama.cpp's number for "mostly this type"; it shows it and does nothing else with it. */
-static uint32_t file_type(uint32_t type)
+uint32_t synth_file_type(uint32_t type)
 {
     static const struct {
         uint32_t type, number;
@@ -149,35 +116,35 @@ static void keys_of_shape(struct front *f, const struct synth_shape *s)
 
     snprintf(name, sizeof name, "synthetic qwen3moe, %s, %u layers of %u experts, seed %" PRIu64,
              synth_preset_name(s->preset), s->layers, s->experts, s->seed);
-    key_text(f, "general.architecture", "qwen3moe");
-    key_text(f, "general.type", "model");
-    key_text(f, "general.name", name);
-    key_text(f, "general.description", CONTENTS);
-    key_u32(f, "general.alignment", ALIGNMENT);
-    key_u32(f, "general.quantization_version", 2);
-    key_u32(f, "general.file_type", file_type(s->type));
-    key_u32(f, "qwen3moe.block_count", s->layers);
-    key_u32(f, "qwen3moe.context_length", s->ctx);
-    key_u32(f, "qwen3moe.embedding_length", s->embd);
-    key_u32(f, "qwen3moe.feed_forward_length", s->ff * s->used);
-    key_u32(f, "qwen3moe.expert_feed_forward_length", s->ff);
-    key_u32(f, "qwen3moe.expert_count", s->experts);
-    key_u32(f, "qwen3moe.expert_used_count", s->used);
-    key_u32(f, "qwen3moe.attention.head_count", s->heads);
-    key_u32(f, "qwen3moe.attention.head_count_kv", s->kv_heads);
-    key_u32(f, "qwen3moe.attention.key_length", s->head_dim);
-    key_u32(f, "qwen3moe.attention.value_length", s->head_dim);
-    key_f32(f, "qwen3moe.attention.layer_norm_rms_epsilon", 1e-6f);
-    key_f32(f, "qwen3moe.rope.freq_base", ROPE_BASE);
+    synth_key_text(f, "general.architecture", "qwen3moe");
+    synth_key_text(f, "general.type", "model");
+    synth_key_text(f, "general.name", name);
+    synth_key_text(f, "general.description", CONTENTS);
+    synth_key_u32(f, "general.alignment", ALIGNMENT);
+    synth_key_u32(f, "general.quantization_version", 2);
+    synth_key_u32(f, "general.file_type", synth_file_type(s->type));
+    synth_key_u32(f, "qwen3moe.block_count", s->layers);
+    synth_key_u32(f, "qwen3moe.context_length", s->ctx);
+    synth_key_u32(f, "qwen3moe.embedding_length", s->embd);
+    synth_key_u32(f, "qwen3moe.feed_forward_length", s->ff * s->used);
+    synth_key_u32(f, "qwen3moe.expert_feed_forward_length", s->ff);
+    synth_key_u32(f, "qwen3moe.expert_count", s->experts);
+    synth_key_u32(f, "qwen3moe.expert_used_count", s->used);
+    synth_key_u32(f, "qwen3moe.attention.head_count", s->heads);
+    synth_key_u32(f, "qwen3moe.attention.head_count_kv", s->kv_heads);
+    synth_key_u32(f, "qwen3moe.attention.key_length", s->head_dim);
+    synth_key_u32(f, "qwen3moe.attention.value_length", s->head_dim);
+    synth_key_f32(f, "qwen3moe.attention.layer_norm_rms_epsilon", 1e-6f);
+    synth_key_f32(f, "qwen3moe.rope.freq_base", ROPE_BASE);
 }
 
 static void made_tokenizer(struct front *f, uint32_t vocab)
 {
     char text[32];
 
-    key_text(f, "tokenizer.ggml.model", "gpt2");
-    key_text(f, "tokenizer.ggml.pre", "qwen2");
-    key_array(f, "tokenizer.ggml.tokens", GGUF_STRING, vocab);
+    synth_key_text(f, "tokenizer.ggml.model", "gpt2");
+    synth_key_text(f, "tokenizer.ggml.pre", "qwen2");
+    synth_key_array(f, "tokenizer.ggml.tokens", GGUF_STRING, vocab);
     for (uint32_t i = 0; i < vocab; i++) {
         if (i < 256)
             put_text(f, text, alphabet_of_byte((unsigned char)i, text));
@@ -186,12 +153,12 @@ static void made_tokenizer(struct front *f, uint32_t vocab)
         else
             put_text(f, text, (size_t)snprintf(text, sizeof text, "<|unused%u|>", i));
     }
-    key_array(f, "tokenizer.ggml.token_type", GGUF_I32, vocab);
+    synth_key_array(f, "tokenizer.ggml.token_type", GGUF_I32, vocab);
     for (uint32_t i = 0; i < vocab; i++)
-        put_u32(f, i < 256 ? 1 : i == 256 ? 3 : 5); /* normal, control, unused */
-    key_array(f, "tokenizer.ggml.merges", GGUF_STRING, 0);
-    key_u32(f, "tokenizer.ggml.eos_token_id", 256);
-    key(f, "tokenizer.ggml.add_bos_token", GGUF_BOOL);
+        synth_put_u32(f, i < 256 ? 1 : i == 256 ? 3 : 5); /* normal, control, unused */
+    synth_key_array(f, "tokenizer.ggml.merges", GGUF_STRING, 0);
+    synth_key_u32(f, "tokenizer.ggml.eos_token_id", 256);
+    synth_key(f, "tokenizer.ggml.add_bos_token", GGUF_BOOL);
     put(f, "", 1);
 }
 
@@ -214,7 +181,7 @@ static int put_number(struct front *f, enum gguf_kind kind, uint64_t u, int64_t 
 
 static int copy_array(struct front *f, const struct gguf_array *a)
 {
-    put_u32(f, a->kind);
+    synth_put_u32(f, a->kind);
     put_u64(f, a->n);
     for (size_t k = 0; k < a->n; k++) {
         struct gguf_str s;
@@ -251,7 +218,7 @@ static int copy_key(struct front *f, const struct gguf *g, const char *name)
     float x = 0;
     int b = 0;
 
-    key(f, name, kind);
+    synth_key(f, name, kind);
     if (kind == GGUF_ARRAY)
         return gguf_array(g, name, &a) ? -1 : copy_array(f, &a);
     if (kind == GGUF_STRING) {
@@ -301,10 +268,8 @@ static int copy_tokenizer(struct front *f, const struct synth_shape *s, struct e
 #define ATTENTION_PART 0.5 /* of a running mean, all layers together */
 #define QK_NOISE 0.03 /* of q's and k's values: a token's own part against the const columns' */
 
-__attribute__((format(printf, 8, 9))) static int add(struct layout *l, struct tensor t,
-                                                     uint32_t type, uint64_t cols, uint64_t rows,
-                                                     uint64_t experts, struct err *e,
-                                                     const char *fmt, ...)
+int synth_add(struct layout *l, struct tensor t, uint32_t type, uint64_t cols, uint64_t rows, uint64_t experts,
+              struct err *e, const char *fmt, ...)
 {
     uint64_t row_bytes;
     va_list ap;
@@ -335,7 +300,7 @@ static int add_ones(struct layout *l, uint64_t n, struct err *e, const char *fmt
     char name[64];
 
     snprintf(name, sizeof name, fmt, i);
-    return add(l, (struct tensor){.making = ONES}, W_F32, n, 1, 1, e, "%s", name);
+    return synth_add(l, (struct tensor){.making = VALUE, .value = 1}, W_F32, n, 1, 1, e, "%s", name);
 }
 
 static int add_attention(struct layout *l, const struct synth_shape *s,
@@ -343,7 +308,7 @@ static int add_attention(struct layout *l, const struct synth_shape *s,
 {
     uint64_t q = (uint64_t)s->heads * s->head_dim, kv = (uint64_t)s->kv_heads * s->head_dim;
     double by_embd = 1 / sqrt(s->embd), share = ATTENTION_PART / sqrt(s->layers);
-    struct tensor norm = {.making = r->n_const ? QK_NORM : ONES};
+    struct tensor norm = {.making = r->n_const ? QK_NORM : VALUE, .value = 1};
     struct tensor qk = {.sd = by_embd, .by_col = {1, 1, 1}, .by_row = {1, 1, 1}};
     struct tensor v = {.sd = 1 / sqrt(s->embd - r->n_const - r->n_slow),
                        .cols_parted = 1,
@@ -362,12 +327,12 @@ static int add_attention(struct layout *l, const struct synth_shape *s,
         qk.by_col[OWN] =
             QK_NOISE * r->n_const * CONST_VALUE / sqrt(s->embd - r->n_const - r->n_slow);
     }
-    rc = add(l, qk, s->trunk_type, s->embd, q, 1, e, "blk.%u.attn_q.weight", i);
-    rc = rc ? rc : add(l, qk, s->trunk_type, s->embd, kv, 1, e, "blk.%u.attn_k.weight", i);
-    rc = rc ? rc : add(l, v, s->trunk_type, s->embd, kv, 1, e, "blk.%u.attn_v.weight", i);
-    rc = rc ? rc : add(l, norm, W_F32, s->head_dim, 1, 1, e, "blk.%u.attn_q_norm.weight", i);
-    rc = rc ? rc : add(l, norm, W_F32, s->head_dim, 1, 1, e, "blk.%u.attn_k_norm.weight", i);
-    rc = rc ? rc : add(l, o, s->trunk_type, q, s->embd, 1, e, "blk.%u.attn_output.weight", i);
+    rc = synth_add(l, qk, s->trunk_type, s->embd, q, 1, e, "blk.%u.attn_q.weight", i);
+    rc = rc ? rc : synth_add(l, qk, s->trunk_type, s->embd, kv, 1, e, "blk.%u.attn_k.weight", i);
+    rc = rc ? rc : synth_add(l, v, s->trunk_type, s->embd, kv, 1, e, "blk.%u.attn_v.weight", i);
+    rc = rc ? rc : synth_add(l, norm, W_F32, s->head_dim, 1, 1, e, "blk.%u.attn_q_norm.weight", i);
+    rc = rc ? rc : synth_add(l, norm, W_F32, s->head_dim, 1, 1, e, "blk.%u.attn_k_norm.weight", i);
+    rc = rc ? rc : synth_add(l, o, s->trunk_type, q, s->embd, 1, e, "blk.%u.attn_output.weight", i);
     return rc;
 }
 
@@ -378,15 +343,15 @@ static int add_experts(struct layout *l, const struct synth_shape *s, uint32_t i
                           .rows_parted = 1,
                           .by_col = {1, 1, 1},
                           .by_row = {0, 0, 1}};
-    int rc = add(l, (struct tensor){.making = ROUTER}, W_F32, s->embd, s->experts, 1, e,
+    int rc = synth_add(l, (struct tensor){.making = ROUTER}, W_F32, s->embd, s->experts, 1, e,
                  "blk.%u.ffn_gate_inp.weight", i);
 
     rc = rc ? rc
-            : add(l, up, s->type, s->embd, s->ff, s->experts, e, "blk.%u.ffn_gate_exps.weight", i);
+            : synth_add(l, up, s->type, s->embd, s->ff, s->experts, e, "blk.%u.ffn_gate_exps.weight", i);
     rc = rc ? rc
-            : add(l, up, s->type, s->embd, s->ff, s->experts, e, "blk.%u.ffn_up_exps.weight", i);
+            : synth_add(l, up, s->type, s->embd, s->ff, s->experts, e, "blk.%u.ffn_up_exps.weight", i);
     rc = rc ? rc
-            : add(l, down, s->down_type, s->ff, s->embd, s->experts, e,
+            : synth_add(l, down, s->down_type, s->ff, s->embd, s->experts, e,
                   "blk.%u.ffn_down_exps.weight", i);
     return rc;
 }
@@ -410,7 +375,7 @@ static int lay_out(struct layout *l, const struct synth_shape *s, const struct s
     l->t = calloc(3 + (size_t)s->layers * TENSORS_A_LAYER, sizeof *l->t);
     if (!l->t)
         return err_set(e, -ENOMEM, "no memory for the tensors of %u layers", s->layers);
-    rc = add(l, embd, s->trunk_type, s->embd, s->vocab, 1, e, "token_embd.weight");
+    rc = synth_add(l, embd, s->trunk_type, s->embd, s->vocab, 1, e, "token_embd.weight");
     for (uint32_t i = 0; i < s->layers && !rc; i++) {
         rc = add_ones(l, s->embd, e, "blk.%u.attn_norm.weight", i);
         rc = rc ? rc : add_attention(l, s, r, i, e);
@@ -418,7 +383,7 @@ static int lay_out(struct layout *l, const struct synth_shape *s, const struct s
         rc = rc ? rc : add_experts(l, s, i, e);
     }
     rc = rc ? rc : add_ones(l, s->embd, e, "output_norm.weight", 0);
-    rc = rc ? rc : add(l, head, s->trunk_type, s->embd, s->vocab, 1, e, "output.weight");
+    rc = rc ? rc : synth_add(l, head, s->trunk_type, s->embd, s->vocab, 1, e, "output.weight");
     return rc;
 }
 
@@ -428,10 +393,13 @@ static int make_front(struct front *f, const struct layout *l, const struct synt
     int rc = 0;
 
     put(f, "GGUF", 4);
-    put_u32(f, 3);
+    synth_put_u32(f, 3);
     put_u64(f, l->n);
     put_u64(f, 0); /* number of keys, below */
-    keys_of_shape(f, s);
+    if (s->glm5next)
+        synth_glm_keys(f, s);
+    else
+        keys_of_shape(f, s);
     if (s->tokenizer)
         rc = copy_tokenizer(f, s, e);
     else
@@ -439,9 +407,9 @@ static int make_front(struct front *f, const struct layout *l, const struct synt
     for (uint32_t i = 0; i < l->n; i++) {
         const struct tensor *t = &l->t[i];
         put_text(f, t->name, strlen(t->name));
-        put_u32(f, t->n_dims);
+        synth_put_u32(f, t->n_dims);
         put(f, t->dims, t->n_dims * sizeof *t->dims);
-        put_u32(f, t->type);
+        synth_put_u32(f, t->type);
         put_u64(f, t->offset);
     }
     while (f->n % ALIGNMENT && !f->failed)
@@ -604,22 +572,64 @@ static int write_vector(struct out *o, const struct tensor *t, const struct synt
                         uint8_t *room, struct err *e)
 {
     float *x = (float *)(void *)room;
-    size_t n = t->dims[0];
+    size_t n = t->dims[0] * t->dims[1] * t->dims[2];
 
     for (size_t i = 0; i < n; i++)
-        x[i] = t->making == ONES ? 1 : (float)r->gain_rest;
+        x[i] = (float)(t->making == VALUE ? t->value : r->gain_rest);
     for (int p = 0; p < SYNTH_PAIRS && t->making == QK_NORM; p++)
         x[r->pair[p]] = x[r->pair[p] + n / 2] = (float)r->gain[p];
     return out_write(o, x, n * sizeof *x, e);
+}
+
+/* The rows of a RANDOM matrix, each one place up. */
+static int write_successor(struct out *o, const struct tensor *t, const struct synth_routing *r, uint64_t seed,
+                           uint8_t *room, struct err *e)
+{
+    struct rows *w = malloc(sizeof *w);
+    uint8_t *first = NULL;
+    int rc = w ? rows_begin(w, t, r, seed, e) : err_set(e, -ENOMEM, "no memory for a row");
+
+    if (!rc && w->bytes > CHUNK)
+        rc = err_set(e, -EINVAL, "%s: a row of %zu bytes is too long", t->name, w->bytes);
+    if (!rc && !(first = malloc(w->bytes)))
+        rc = err_set(e, -ENOMEM, "no memory for a row");
+    if (!rc)
+        rows_fill(w, 0, first, 1, t->dims[1]);
+    for (uint64_t row = 1; !rc && row < t->dims[1]; row++) {
+        rows_fill(w, row, room, 1, t->dims[1]);
+        rc = out_write(o, room, w->bytes, e);
+    }
+    rc = rc ? rc : out_write(o, first, w->bytes, e);
+    free(first);
+    free(w);
+    return rc;
+}
+
+static int write_identity(struct out *o, const struct tensor *t, uint8_t *room, struct err *e)
+{
+    uint16_t one = f32_to_f16(1);
+    int rc = 0;
+
+    for (uint64_t row = 0; !rc && row < t->dims[1]; row++) {
+        memset(room, 0, t->dims[0] * 2);
+        memcpy(room + 2 * row, &one, 2);
+        rc = out_write(o, room, t->dims[0] * 2, e);
+    }
+    return rc;
 }
 
 static int write_tensor(struct out *o, const struct tensor *t, const struct synth_routing *r,
                         uint64_t seed, uint8_t *room, struct err *e)
 {
     static const uint8_t zeros[ALIGNMENT];
-    int rc = t->making == RANDOM   ? write_random(o, t, r, seed, room, e)
-             : t->making == ROUTER ? write_router(o, t, r, seed, room, e)
-                                   : write_vector(o, t, r, room, e);
+    int rc;
+
+    seed = t->seed ? t->seed : seed;
+    rc = t->making == RANDOM      ? write_random(o, t, r, seed, room, e)
+         : t->making == ROUTER    ? write_router(o, t, r, seed, room, e)
+         : t->making == SUCCESSOR ? write_successor(o, t, r, seed, room, e)
+         : t->making == IDENTITY  ? write_identity(o, t, room, e)
+                                  : write_vector(o, t, r, room, e);
 
     return rc ? rc : out_write(o, zeros, round_up(t->bytes, ALIGNMENT) - t->bytes, e);
 }
@@ -687,7 +697,7 @@ int synth_write(const struct synth_shape *s, const char *path, uint64_t *bytes, 
     int rc = synth_routing(s->preset, s->embd, s->head_dim, ROPE_BASE, s->experts, s->used,
                            block < 32 ? 32 : block, &r, e);
 
-    rc = rc ? rc : lay_out(&l, s, &r, e);
+    rc = rc ? rc : s->glm5next ? synth_glm_lay_out(&l, s, e) : lay_out(&l, s, &r, e);
 
     rc = rc ? rc : make_front(&f, &l, s, e);
     rc = rc ? rc : write_file(path, &f, &l, &r, s->seed, e);

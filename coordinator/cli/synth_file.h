@@ -10,6 +10,8 @@
 struct synth_shape {
     uint32_t layers, embd, ff, experts, used, heads, kv_heads, head_dim, vocab, ctx;
     uint32_t type, down_type, trunk_type; /* kernels/type/type.h: gate and up; down; the trunk's */
+    int glm5next;  /* 1: that architecture, with a NextN block behind the layers; 0: qwen3moe */
+    uint32_t dense; /* glm5next: leading layers without experts */
     enum synth_preset preset;
     uint64_t seed;
     const char

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Synthetic models choose experts as their preset says: small ones are run over random tokens, and what
 their routers chose is held to bounds. Deterministic; the figures of large ones: scripts/README.md."""
+import json
 import os
 import random
 import sys
@@ -83,4 +84,24 @@ for preset, bounds in BOUNDS.items():
           (preset, *figures))
     for name, x, (least, most) in zip(("LRU at 25%", "LRU at 50%", "hottest seventh", "shared"), figures, bounds):
         check(least <= x <= most, "%s: %s is %.3f, wanted %.2f to %.2f" % (preset, name, x, least, most))
+
+# glm5next counts, and its NextN block drafts what it says; what a sequence takes is what inspect says
+with tempfile.TemporaryDirectory() as d:
+    model, stats = os.path.join(d, "glm.gguf"), os.path.join(d, "stats")
+    p = conclave("synth", "-o", model, "--model", "glm5next", "--embd", 256, "--heads", 4, "--head-dim", 32, "--ff", 256,
+                 "--experts", 8, "--used", 2, "--vocab", 512)
+    check(p.returncode == 0, "glm5next: %s" % p.stderr.decode())
+    look = json.loads(conclave("inspect", "-m", model, "--json").stdout)
+    for drafts in (0, 4):
+        for nodes in (1, 2):
+            p = conclave("run", "-m", model, "-p", "A", "-n", 40, "-c", 64, "--temp", 0, "--draft", drafts, "--nodes", nodes,
+                         "--stats", stats)
+            what = "glm5next, %d drafts, %d nodes" % (drafts, nodes)
+            check(p.stdout == bytes(range(65, 106)), "%s: it said %r %s" % (what, p.stdout, p.stderr[-300:]))
+            with open(stats) as f:
+                s = json.load(f)
+            if drafts:
+                check(s["drafts"]["accepted"] == 32 and s["drafts"]["steps"] == 8, "%s: %s" % (what, s["drafts"]))
+            state = look["kv_bytes_per_token"]["with_drafts"] if drafts else look["kv_bytes_per_token"]
+            check(s["kv_bytes"] == 64 * state["f16"] + state["fixed"], "%s: %d bytes of state, %s" % (what, s["kv_bytes"], state))
 check.end()
