@@ -113,7 +113,8 @@ def whole_model_hashes():
 
 
 # golden models whose architecture is built
-BUILT = ["tiny/olmoe", "tiny/qwen3moe", "models/olmoe-q8_0", "models/qwen3moe-q4_k_m", "models/qwen3moe-iq"]
+BUILT = ["tiny/olmoe", "tiny/qwen3moe", "models/olmoe-q8_0", "models/qwen3moe-q4_k_m", "models/qwen3moe-iq",
+         "tiny/glm5next"]
 
 
 def long_prompts():
