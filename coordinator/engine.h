@@ -53,6 +53,7 @@ int engine_run(const struct engine_options *o, int (*body)(struct engine *en, vo
                void *arg, struct err *e);
 
 /* ---- the same decisions without a run ---- */
+struct card_plan;
 struct machine;
 struct memory;
 struct plan;
@@ -64,6 +65,9 @@ struct engine_look { /* borrowed, valid while `look` runs */
     const struct plan *plan;
     const struct expert_layer *layer; /* m->n_layers */
     const struct memory *memory;      /* as it was before the plan was made */
+    const struct card_plan *cards;    /* n_cards 0: none are used */
+    const struct cards_chosen *real;  /* n: of these, cards of the driver; else emulated; why none */
+    int trunk_card;                   /* index of the one that computes the trunk; -1: the CPU does */
     uint64_t trunk_bytes;
     uint32_t threads, n_nodes;
 };

@@ -3,10 +3,12 @@
 #include "gpu-worker/probe.h"
 
 #include <cuda_runtime.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 extern "C" {
 #include "kernels/expert/expert_cuda.h"
+#include "kernels/matmul/matmul_cuda.h"
 #include "kernels/quantise/quantise.h"
 #include "kernels/quantise/quantise_cuda.h"
 #include "kernels/type/type.h"
@@ -167,10 +169,12 @@ extern "C" void probe_experts(struct probe_card *c, const struct probe_shape *sh
     double s;
 
     b.shape = shape;
-    if (!sizes(&b, c->free) && !room(&b) && (s = graph_seconds(&b, all_layers)) > 0) {
-        c->experts_layer = 1e6 * s / b.n_layers;
-        c->experts = (double)b.weights * shape->used * b.n_layers / s;
-        c->node = 1e6 * graph_seconds(&b, empty_nodes) / NODES;
+    if (products_load_cuda() || sizes(&b, c->free) || room(&b) || (s = graph_seconds(&b, all_layers)) <= 0) {
+        fprintf(stderr, "experts of this shape cannot be measured on %s: %s\n", c->name,
+                cudaGetErrorString(cudaGetLastError()));
+        return;
     }
-    (void)cudaGetLastError();
+    c->experts_layer = 1e6 * s / b.n_layers;
+    c->experts = (double)b.weights * shape->used * b.n_layers / s;
+    c->node = 1e6 * graph_seconds(&b, empty_nodes) / NODES;
 }

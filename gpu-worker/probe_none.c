@@ -7,5 +7,5 @@ void probe_cuda(struct probe *p, int measure, const struct probe_shape *shape)
 {
     (void)measure, (void)shape; /* nothing is there that could be */
     snprintf(p->problem, sizeof p->problem,
-             "this conclave-gpu was built without CUDA: build it where nvcc is found, with `make CARDS=1`, to use cards");
+             "conclave-gpu was built without CUDA: make CARDS=1, where nvcc is");
 }

@@ -89,7 +89,8 @@ static int land(struct uploader *u)
             die(u, &e);
         if (!over)
             break;
-        timeline_end(&u->m->timeline, TIMELINE_SIDE, TIMELINE_UPLOAD, f->traced, f->bytes, f->layer, f->expert);
+        timeline_row(&u->m->timeline, TIMELINE_SIDE, f->down ? TIMELINE_DOWN : TIMELINE_UPLOAD,
+                     (uint16_t)(u->over % COPIES_MARKS), f->traced, f->bytes, f->layer, f->expert);
         if (u->hits && !f->down)
             hits_came(u->hits, f->layer, f->expert, f->place, f->epoch);
         u->over++;

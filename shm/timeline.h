@@ -39,7 +39,8 @@ enum timeline_kind { /* and what a, b, c are; coordinator/supervise/tracer.c has
     TIMELINE_SUM,      /* call, layer */
     TIMELINE_OWN,      /* -, layer, items: experts on the trunk's card itself, which no call names */
     TIMELINE_PASS,     /* call, layer, items that it completed */
-    TIMELINE_UPLOAD,   /* bytes, layer, expert */
+    TIMELINE_UPLOAD,   /* bytes, layer, expert: from the order to the copy's end */
+    TIMELINE_DOWN,     /* the same from a card to memory */
     TIMELINE_READ,     /* bytes, layer, expert */
     TIMELINE_KINDS,
 };

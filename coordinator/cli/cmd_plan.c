@@ -11,7 +11,8 @@
 #include "coordinator/cli/args.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/common.h"
-#include "coordinator/cli/plan_report.h"
+#include "coordinator/cli/plan_cards.h"
+#include "coordinator/residency/card_plan.h"
 #include "coordinator/residency/heat_file.h"
 #include "coordinator/residency/plan.h"
 #include "coordinator/residency/replay.h"
@@ -68,8 +69,8 @@ static uint64_t slots_of(const struct plan *p)
     return n ? n : 1; /* one slab in all */
 }
 
-/* The policy on the trace, with as large a part of its experts at hand as the plan has. */
-static int from_routes(const char *path, struct plan_report *r, struct err *e)
+/* The policy on the trace, with as large a part of its experts at hand as n of the plan's are. */
+static int from_routes(const char *path, struct plan_report *r, uint64_t n, double *hit, struct err *e)
 {
     struct trace t = {0};
     struct replay got;
@@ -85,10 +86,10 @@ static int from_routes(const char *path, struct plan_report *r, struct err *e)
         if (rc)
             return rc;
     }
-    places = (uint32_t)((double)r->places / (double)r->experts * trace_pairs(&t));
+    places = (uint32_t)((double)n / (double)r->experts * trace_pairs(&t));
     rc = replay_policy(&t, places ? places : 1, POLICY_HEAT, &got, e);
     if (!rc) {
-        r->hit = (double)got.hits / (double)trace_accesses(&t);
+        *hit = (double)got.hits / (double)trace_accesses(&t);
         snprintf(r->why, sizeof r->why, "the policy on %s, %u tokens, from empty, %u of %u experts at hand", path,
                  t.n_tokens, places, trace_pairs(&t));
     }
@@ -97,40 +98,55 @@ static int from_routes(const char *path, struct plan_report *r, struct err *e)
 }
 
 /* 1: there is a heat file and it says something. */
-static int from_heat(struct plan_report *r)
+static int from_heat(struct plan_report *r, uint64_t n, double *hit)
 {
     const struct model *m = r->look->m;
-    uint64_t n = (uint64_t)m->n_layers * m->n_experts;
+    uint64_t all = (uint64_t)m->n_layers * m->n_experts;
     char path[4096];
     struct heat_id id;
-    double tokens = 0, hit;
-    float *uses = calloc(n + 1, sizeof *uses);
+    double tokens = 0;
+    float *uses = calloc(all + 1, sizeof *uses);
     struct err e = {0};
     int ok = uses && !heat_identify(m->g, &id, &e) && !heat_path(&id, path, sizeof path, &e) &&
              !heat_load(path, &id, m->n_layers, m->n_experts, uses, &tokens, &e);
 
-    hit = ok ? predict_hottest(uses, n, r->places) : 0;
-    if (hit > 0) {
-        r->hit = hit;
+    *hit = ok ? predict_hottest(uses, all, n) : 0;
+    if (*hit > 0)
         snprintf(r->why, sizeof r->why, "from the uses of earlier runs (%.0f tokens), if the next are like them", tokens);
-    }
     free(uses);
-    return hit > 0;
+    return *hit > 0;
 }
 
-static int hit_rate(const struct options *o, struct plan_report *r, struct err *e)
+/* Part of the uses that n experts at hand can have, and why that is thought. */
+static int part_of_uses(const struct options *o, struct plan_report *r, uint64_t n, double *hit, struct err *e)
 {
-    if (r->look->plan->slabs.resident) {
-        r->hit = 1;
-        snprintf(r->why, sizeof r->why, "all experts are in memory");
+    if (n >= r->experts) {
+        *hit = 1;
+        snprintf(r->why, sizeof r->why, "all experts are in memory or on cards");
         return 0;
     }
     if (o->routes)
-        return from_routes(o->routes, r, e);
-    if (!o->no_heat && from_heat(r))
+        return from_routes(o->routes, r, n, hit, e);
+    if (!o->no_heat && from_heat(r, n, hit))
         return 0;
-    r->hit = (double)r->places / (double)r->experts;
+    *hit = (double)n / (double)r->experts;
     snprintf(r->why, sizeof r->why, "assumed: uniform routing; a trace (--routes) or earlier runs would tell");
+    return 0;
+}
+
+/* What cards hold is what is used most; without room for all in memory they have it alone. */
+static int hit_rate(const struct options *o, struct plan_report *r, struct err *e)
+{
+    uint32_t slots = r->look->cards->n_slots;
+    int rc = slots ? part_of_uses(o, r, slots, &r->card_hit, e) : 0;
+
+    if (rc)
+        return rc;
+    if (!r->look->plan->slabs.resident)
+        return part_of_uses(o, r, r->places + slots, &r->hit, e);
+    r->hit = 1;
+    if (!slots)
+        snprintf(r->why, sizeof r->why, "all experts are in memory");
     return 0;
 }
 
@@ -201,12 +217,13 @@ static int measure(struct plan_report *r, struct err *e)
         rc = disk_alone(r, at, e);
     if (rc)
         return rc;
-    r->measured = 1;
-    r->measure_seconds = seconds_now() - start;
     r->in = (struct predict_in){.hit = r->hit,
                                 .trunk_seconds = r->trunk.seconds,
                                 .used = r->layer.used,
                                 .seconds = r->layer.seconds};
+    if ((rc = plan_cards_measure(r, at, e)))
+        return rc;
+    r->in.cards = r->cards.n ? &r->cards : NULL;
     for (uint32_t i = 0; i < l->m->n_layers; i++) {
         uint64_t one = l->layer[i].n_experts ? l->m->layer[i].expert_bytes : 0;
         r->in.layers += (double)one / (double)l->m->layer[at].expert_bytes;
@@ -215,6 +232,8 @@ static int measure(struct plan_report *r, struct err *e)
                             l->layer[i].top_k;
     }
     r->out = predict(&r->in);
+    r->measured = 1;
+    r->measure_seconds = seconds_now() - start;
     return 0;
 }
 
@@ -241,6 +260,7 @@ static int look(const struct engine_look *l, void *arg, struct err *e)
         rc = plan_report_json(r, e);
     else if (!rc)
         plan_report_print(r);
+    free(r->found);
     free(r);
     return rc ? 1 : args_flush_stdout();
 }

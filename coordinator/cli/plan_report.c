@@ -4,10 +4,13 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "coordinator/cli/common.h"
 #include "coordinator/cli/value.h"
+#include "coordinator/residency/card_plan.h"
 #include "coordinator/residency/plan.h"
+#include "coordinator/supervise/cards_choose.h"
 #include "shm/memory.h"
 
 #define MS(x) (1e3 * (x))
@@ -56,11 +59,34 @@ static void classes(const struct plan *p)
                p->slabs.spare[s], c->experts[s]);
 }
 
+/* Pools of cards; or why there are none. */
+static void cards(const struct plan_report *r)
+{
+    const struct engine_look *l = r->look;
+
+    for (uint32_t c = 0; c < l->cards->n_cards; c++) {
+        const struct card_chosen *k = &l->real->card[c];
+        uint32_t slots = l->cards->slot0[c + 1] - l->cards->slot0[c];
+        char name[16];
+
+        snprintf(name, sizeof name, "card %u", l->real->n ? k->device : c);
+        if (l->real->n)
+            row(name, l->cards->bytes[c], "slots for %u experts (%.1f %%)%s; %s, %s free", slots,
+                100.0 * slots / (double)r->experts, (int)c == l->trunk_card ? " and the trunk" : "", k->name, size(k->free));
+        else
+            row(name, l->cards->bytes[c], "slots for %u experts (%.1f %%)%s; emulated, in this memory", slots,
+                100.0 * slots / (double)r->experts, (int)c == l->trunk_card ? " and the trunk" : "");
+    }
+    if (!l->cards->n_cards && *l->real->why)
+        printf("  %-10s %10s  %s\n", "cards", "none", strncmp(l->real->why, "no cards: ", 10) ? l->real->why : l->real->why + 10);
+}
+
 static void where(const struct plan_report *r)
 {
     const struct plan *p = r->look->plan;
     const struct plan_bytes *b = &p->bytes;
-    uint64_t on_disk = r->experts > r->places ? r->experts - r->places : 0;
+    uint64_t at_hand = r->places + (p->slabs.resident ? 0 : r->look->cards->n_slots);
+    uint64_t on_disk = r->experts > at_hand ? r->experts - at_hand : 0;
 
     row("trunk", b->trunk, "weights, all in memory");
     if (p->slabs.resident)
@@ -70,6 +96,7 @@ static void where(const struct plan_report *r)
             100.0 * (double)r->places / (double)r->experts, p->geo.n_slabs,
             p->geo.n_slabs > r->places ? ", the others are for reading into" : "");
     classes(p);
+    cards(r);
     if (r->look->n_nodes > 1)
         for (uint32_t k = 0; k < r->look->n_nodes; k++)
             row("", p->slabs.node_bytes[k], "on node %u", k);
@@ -115,14 +142,48 @@ static void measured(const struct plan_report *r)
     }
 }
 
+static void measured_cards(const struct plan_report *r)
+{
+    for (uint32_t i = 0; i < r->cards.n; i++) {
+        const struct card_found *c = &r->found->card[r->look->real->card[i].device];
+        char name[16];
+
+        snprintf(name, sizeof name, "card %u", c->number);
+        printf("  %-10s %8.3f ms a layer of %u: %.1f GB/s of weights; uploads %.1f GB/s, hand-off %.1f us\n", name,
+               1e-3 * c->experts_layer, r->layer.used, GBS(c->experts), GBS(c->upload), c->round_trip / 2);
+    }
+}
+
+/* Who has the uses, and who computes them. */
+static void tiers(const struct plan_report *r)
+{
+    printf("  uses       %8.1f %%  of cards' experts, %.1f %% of others in memory, %.1f %% on the disk\n", 100 * r->card_hit,
+           100 * (r->hit - r->card_hit), 100 * (1 - r->hit));
+    if (r->look->cards->n_cards && !r->cards.n) {
+        printf("  cards      %8s    %s: the speed is reckoned without them\n", "",
+               r->look->real->n ? "could not be measured" : "emulated");
+        return;
+    }
+    printf("  computed   ");
+    for (uint32_t i = 0; i < r->cards.n; i++)
+        printf("%s%.1f %% by card %u", i ? ", " : "", 100 * r->out.part[i], r->look->real->card[i].device);
+    printf("; the rest by the nodes\n");
+}
+
 static void expected(const struct plan_report *r)
 {
     const struct predict_out *o = &r->out;
 
     printf("\nexpected   once the memory has filled\n");
     printf("  hit rate   %8.1f %%  %s\n", 100 * r->hit, r->why);
-    printf("  a token    %8.1f MB of the trunk, %.1f MB of experts from memory, %.1f MB from the disk\n",
-           MBD((double)r->trunk.bytes), MBD(o->memory_bytes), MBD(o->disk_bytes));
+    if (r->look->cards->n_cards)
+        tiers(r);
+    printf("  a token    %8.1f MB of the trunk, ", MBD((double)r->trunk.bytes));
+    if (r->cards.n)
+        printf("%.1f MB of experts from cards, %.1f MB from memory", MBD(o->card_bytes), MBD(o->memory_bytes));
+    else
+        printf("%.1f MB of experts from memory", MBD(o->memory_bytes));
+    printf(", %.1f MB from the disk\n", MBD(o->disk_bytes));
     printf("  takes      %8.1f ms: trunk %.1f, experts %.1f (%.2f layers of %.2f)\n", MS(o->seconds),
            MS(r->in.trunk_seconds), MS(o->experts_seconds), r->in.layers, MS(o->experts_seconds / r->in.layers));
     printf("  speed      %8.1f tokens/s", o->tokens_per_s);
@@ -142,6 +203,7 @@ void plan_report_print(const struct plan_report *r)
     if (!r->measured)
         return;
     measured(r);
+    measured_cards(r);
     expected(r);
 }
 
@@ -156,6 +218,51 @@ static void put_f64(struct json_out *j, const char *key, double v)
 {
     json_key(j, key);
     json_put_f64(j, v);
+}
+
+static void put_card(struct json_out *j, const struct plan_report *r, uint32_t c)
+{
+    const struct engine_look *l = r->look;
+    const struct card_chosen *k = &l->real->card[c];
+
+    json_open_object(j);
+    put_u64(j, "card", c);
+    json_key(j, "device");
+    if (l->real->n)
+        json_put_u64(j, k->device);
+    else
+        json_put_null(j);
+    json_key(j, "name");
+    json_put_str(j, l->real->n ? k->name : "emulated");
+    if (l->real->n)
+        put_u64(j, "free_bytes", k->free);
+    put_u64(j, "pool_bytes", l->cards->bytes[c]);
+    put_u64(j, "slots", l->cards->slot0[c + 1] - l->cards->slot0[c]);
+    json_key(j, "trunk");
+    json_put_bool(j, (int)c == l->trunk_card);
+    if (c < r->cards.n) {
+        const struct card_found *f = &r->found->card[k->device];
+        put_f64(j, "experts_bytes_per_s", f->experts);
+        put_f64(j, "upload_bytes_per_s", f->upload);
+        put_f64(j, "round_trip_us", f->round_trip);
+        put_f64(j, "part_of_uses", r->out.part[c]);
+    }
+    json_close_object(j);
+}
+
+static void put_cards(struct json_out *j, const struct plan_report *r)
+{
+    json_key(j, "cards");
+    json_open_array(j);
+    for (uint32_t c = 0; c < r->look->cards->n_cards; c++)
+        put_card(j, r, c);
+    json_close_array(j);
+    json_key(j, "cards_not_used");
+    if (*r->look->real->why)
+        json_put_str(j, r->look->real->why);
+    else
+        json_put_null(j);
+    put_u64(j, "card_slots", r->look->cards->n_slots);
 }
 
 static void put_where(struct json_out *j, const struct plan_report *r)
@@ -188,6 +295,7 @@ static void put_where(struct json_out *j, const struct plan_report *r)
     put_u64(j, "experts_bytes", r->expert_bytes);
     put_u64(j, "places", r->places);
     put_u64(j, "n_slabs", p->geo.n_slabs);
+    put_cards(j, r);
 }
 
 static void put_measured(struct json_out *j, const struct plan_report *r)
@@ -216,6 +324,8 @@ static void put_expected(struct json_out *j, const struct plan_report *r)
     put_f64(j, "hit_rate", r->hit);
     json_key(j, "hit_rate_from");
     json_put_str(j, r->why);
+    put_f64(j, "card_hit_rate", r->card_hit);
+    put_f64(j, "card_bytes_a_token", r->out.card_bytes);
     put_f64(j, "memory_bytes_a_token", r->out.memory_bytes);
     put_f64(j, "disk_bytes_a_token", r->out.disk_bytes);
     put_f64(j, "token_ms", MS(r->out.seconds));

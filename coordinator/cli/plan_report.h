@@ -5,6 +5,7 @@
 #include "coordinator/measure/layer.h"
 #include "coordinator/measure/trunk.h"
 #include "coordinator/residency/predict.h"
+#include "coordinator/supervise/cards_found.h"
 
 enum { PLAN_WHY = 200 };
 
@@ -14,7 +15,8 @@ struct plan_report {
     uint32_t expert_layers;   /* layers that have experts */
     uint64_t experts, places; /* in the file; at hand at once */
     uint64_t expert_bytes;    /* of all experts: weights */
-    double hit;
+    double hit;               /* part of the uses of experts that are on a card or in memory */
+    double card_hit;          /* ... that have a slot on a card */
     char why[PLAN_WHY];       /* where the hit rate is from */
     int measured;             /* the rest holds */
     double measure_seconds;
@@ -23,6 +25,8 @@ struct plan_report {
     struct disk_rate disk;    /* of the device alone, in reads of a matrix of an expert */
     uint64_t disk_read;
     uint32_t disk_depth;
+    struct cards_found *found; /* rates of real cards; NULL: none are used */
+    struct predict_cards cards; /* n 0: emulated, or not measured */
     struct predict_in in;
     struct predict_out out;
 };

@@ -104,7 +104,8 @@ static void add_piece(struct cards *c, struct order *o, int mat, uint32_t k, uin
         .bytes = p.bytes,
         .need = p.bytes,
         .dst = slot_off + slot_mat_off(l, mat) + share_row(l->m[mat].rows, k, g->n_nodes) * l->m[mat].row_bytes};
-    ADD(c->bytes, p.bytes);
+    if (o->kind == ORDER_UPLOAD)
+        ADD(c->bytes, p.bytes);
 }
 
 static void upload(struct cards *c, uint32_t i, uint32_t layer, uint32_t expert, uint32_t slab)

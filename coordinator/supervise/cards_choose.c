@@ -51,6 +51,18 @@ static int unfit(const struct cards_found *f, uint32_t number, uint32_t sharers,
     return 0;
 }
 
+static struct card_chosen chosen(const struct card_found *c, uint32_t sharers, uint64_t most)
+{
+    struct card_chosen out = {.device = c->number,
+                              .sharers = sharers,
+                              .free = c->free / sharers,
+                              .most = most,
+                              .read_only = c->registers_read_only};
+
+    snprintf(out.name, sizeof out.name, "%s", c->name);
+    return out;
+}
+
 static uint32_t times(const struct cards_wanted *w, uint32_t card)
 {
     uint32_t n = 0;
@@ -77,8 +89,7 @@ static int listed(const struct cards_wanted *w, const struct cards_found *f, uin
             return err_set(e, -ENODEV, "--cards: there is no card %u, only cards 0 to %u", card, f->n - 1);
         if ((rc = unfit(f, card, sharers, least, &why)))
             return err_set(e, rc, "--cards: %s", why.msg);
-        out->card[out->n++] = (struct card_chosen){card, sharers, f->card[card].free / sharers, w->most[i],
-                                                       f->card[card].registers_read_only};
+        out->card[out->n++] = chosen(&f->card[card], sharers, w->most[i]);
     }
     return 0;
 }
@@ -95,7 +106,7 @@ static void automatic(const struct cards_found *f, uint64_t least, struct cards_
     for (uint32_t i = 0; i < f->n; i++) {
         struct err why = {0};
         if (!unfit(f, i, 1, least, &why)) {
-            out->card[out->n++] = (struct card_chosen){i, 1, f->card[i].free, 0, f->card[i].registers_read_only};
+            out->card[out->n++] = chosen(&f->card[i], 1, 0);
             continue;
         }
         out->notable = 1;

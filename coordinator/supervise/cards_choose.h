@@ -25,6 +25,7 @@ struct cards_wanted { /* --cards and --trunk */
 
 struct card_chosen {
     uint32_t device;    /* the driver's number: index into cards_found.card */
+    char name[96];
     uint32_t sharers;   /* how often it is in the list */
     uint64_t free;      /* bytes of this worker: the card's free memory over its sharers */
     uint64_t most;      /* of these, for its pool of experts; 0: as many as are left */

@@ -35,6 +35,7 @@ static const struct kind {
     [TIMELINE_OWN] = {"own experts", "experts", NULL, "layer", "items"},
     [TIMELINE_PASS] = {"pass", "experts", "call", "layer", "items"},
     [TIMELINE_UPLOAD] = {"upload", "card", "bytes", "layer", "expert"},
+    [TIMELINE_DOWN] = {"copy down", "card", "bytes", "layer", "expert"},
     [TIMELINE_READ] = {"read", "disk", "bytes", "layer", "expert"},
 };
 static const char *const lanes[TIMELINE_LANES] = {"main", "uploads", "trunk"};

@@ -3,6 +3,7 @@
 its words say, and nothing is left behind."""
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -107,6 +108,93 @@ def packed():
             check(a["measured"]["disk_beside_compute_bytes_per_s"] > 0 and a["expected"]["disk_bytes_a_token"] > 0, a)
 
 
+def probe(folder, cards, problem=None):
+    """A program that says what these cards are; rates only when it is asked to measure, and for which shape."""
+    told = json.dumps({"build": "cuda", "archs": "90", "driver": 13000 if cards else 0, "runtime": 13000, "problem": problem,
+                       "cards": cards})
+    path = os.path.join(folder, "probe")
+    with open(path, "w") as f:
+        f.write("#!/bin/sh\necho \"$*\" >>%s/asked\ncat <<'END'\n%s\nEND\n" % (folder, told))
+    os.chmod(path, 0o755)
+    return path
+
+
+def card(number, **measured):
+    rates = {"upload_bytes_per_s": 5.3e10, "upload_pageable_bytes_per_s": 6e9, "memory_bytes_per_s": 4.4e12,
+             "experts_bytes_per_s": 2e12, "experts_layer_us": 0.7, "node_us": 0.7, "round_trip_us": 3.0, "handoff": [], **measured}
+    return {"number": number, "name": "NVIDIA H200", "major": 9, "minor": 0, "pci": "0000:00:06.0", "numa": -1,
+            "multiprocessors": 132, "total_bytes": 140 << 30, "free_bytes": 139 << 30, "runs": True, "registers": True,
+            "registers_read_only": True, "peers": [], "problem": None, "measured": rates}
+
+
+def emulated():
+    """Slots of emulated cards are those of the run; nothing is expected of their speed."""
+    for flags in (["--cards", "emu:2:1M", "--ram", RAM], ["--cards", "emu:1", "--trunk", "cpu"], ["--cards", "emu:3:2M"]):
+        with tempfile.TemporaryDirectory() as d:
+            stats = os.path.join(d, "stats")
+            p = conclave("run", "-m", STORY, "-p", "a", "-n", "1", "--no-heat", "-c", "64", "--stats", stats, *flags)
+            check(p.returncode == 0, p.stderr.decode())
+            s = json.load(open(stats))
+        a = plan("-c", "64", "--no-heat", *flags)
+        workers = [w for w in s["workers"] if "card" in w]
+        check(a["card_slots"] == s["card_slots"] == sum(c["slots"] for c in a["cards"]) and len(a["cards"]) == len(workers),
+              "%s: %s, run has %d slots" % (flags, a["cards"], s["card_slots"]))
+        check(all(c["name"] == "emulated" and c["device"] is None and c["pool_bytes"] > 0 for c in a["cards"]), a["cards"])
+        check(sum(c["trunk"] for c in a["cards"]) == ("cpu" not in flags), "%s: the trunk's card: %s" % (flags, a["cards"]))
+        check(sum(a["bytes"].values()) <= a["memory_left"], "%s: more than there is" % flags)
+        x = a["expected"]
+        want = min(1, a["card_slots"] / a["experts"])
+        check(abs(x["card_hit_rate"] - want) < 1e-9 and x["card_bytes_a_token"] == 0, "%s: %s" % (flags, x))
+        if "--ram" in flags:
+            want = min(1, (a["card_slots"] + a["places"]) / a["experts"])
+            check(abs(x["hit_rate"] - want) < 1e-9, "cards and memory hold different experts: %s" % x)
+    text = conclave("plan", "-m", STORY, "--cards", "emu:2:1M", "--ram", RAM).stdout.decode()
+    for word in ("card 0", "card 1", "slots for", "and the trunk", "emulated"):
+        check(word in text, "%s in %r" % (word, text))
+
+
+def real():
+    """Real cards, as a probe tells them: measured with the model's own shape, and reckoned with."""
+    with tempfile.TemporaryDirectory() as d:
+        os.environ["CONCLAVE_PROBE"] = probe(d, [card(0), card(1, experts_bytes_per_s=1e12)])
+        try:
+            listed = "0:2M,1:1M"
+            a = plan("--cards", listed, "--trunk", "cpu", "--ram", RAM, "--no-heat")
+            sizes = plan("--cards", listed, "--trunk", "cpu", "--ram", RAM, "--no-measure")
+            text = conclave("plan", "-m", STORY, "--cards", listed, "--trunk", "cpu", "--ram", RAM).stdout.decode()
+            whole = plan("--cards", "0", "--trunk", "cpu")
+        finally:
+            del os.environ["CONCLAVE_PROBE"]
+        with open(os.path.join(d, "asked")) as f:
+            asked = f.read().splitlines()
+        none = plan("--cards", "none", "--ram", RAM, "--no-heat")
+        os.environ["CONCLAVE_PROBE"] = probe(d, [], "no NVIDIA driver is installed")
+        try:
+            without = plan("--ram", RAM, "--no-measure")
+            line = conclave("plan", "-m", STORY, "--no-measure").stdout.decode()
+        finally:
+            del os.environ["CONCLAVE_PROBE"]
+    check(asked[0] == "--probe" and re.fullmatch(r"--probe=measure \d+:\d+:\d+:\d+:256:3", asked[1]) and asked[2] == "--probe"
+          and not asked[2:].count("--probe=measure"), "the probe was asked %s" % asked)
+    check([c["device"] for c in a["cards"]] == [0, 1] and a["cards"][0]["slots"] > a["cards"][1]["slots"] > 0, a["cards"])
+    check([c["slots"] for c in sizes["cards"]] == [c["slots"] for c in a["cards"]] and "expected" not in sizes, sizes["cards"])
+    x = a["expected"]
+    parts = [c["part_of_uses"] for c in a["cards"]]
+    check(all(abs(p - c["slots"] / a["experts"]) < 1e-9 for p, c in zip(parts, a["cards"])),
+          "fast cards compute all that they have: %s" % a["cards"])
+    check(abs(x["card_hit_rate"] - sum(parts)) < 1e-9 and abs(x["hit_rate"] - (a["card_slots"] + a["places"]) / a["experts"])
+          < 1e-9 and x["card_bytes_a_token"] > 0, x)
+    total = x["card_bytes_a_token"] + x["memory_bytes_a_token"]
+    check(abs(x["card_bytes_a_token"] / total - sum(parts) / x["hit_rate"]) < 1e-6, "bytes by tier: %s" % x)
+    check(x["disk_bytes_a_token"] < none["expected"]["disk_bytes_a_token"], "cards save reads: %s, %s" % (x, none["expected"]))
+    check(whole["expected"]["hit_rate"] == 1 and whole["cards"][0]["part_of_uses"] > 0.5, whole)
+    for word in ("card 0", "card 1", "NVIDIA H200", "139 GiB free", "2000.0 GB/s of weights", "uploads 53.0 GB/s", "by card 0",
+                 "from cards"):
+        check(word in text, "%s in %r" % (word, text))
+    check(not without["cards"] and "no NVIDIA driver" in without["cards_not_used"], without)
+    check("no NVIDIA driver" in line and "none" in line, line)
+
+
 before = set(os.listdir("/dev/shm"))
 same_as_run()
 expected()
@@ -114,6 +202,8 @@ for_people()
 refusals()
 limited()
 packed()
+emulated()
+real()
 check(set(os.listdir("/dev/shm")) <= before | {x for x in os.listdir("/dev/shm") if "conclave" not in x},
       "something is left in /dev/shm")
 check.end()

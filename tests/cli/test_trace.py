@@ -84,8 +84,9 @@ def timeline(*args, processes):
     check(total(events, "read", "bytes") == stats["bytes_read"], "%s: %d bytes in reads, %d by --stats" %
           (what, total(events, "read", "bytes"), stats["bytes_read"]))
     check(total(events, "upload", "bytes") == stats["upload_bytes"] and len(of(events, "upload")) == stats["uploads"],
-          "%s: uploads: %d of %d bytes, %d by --stats" % (what, len(of(events, "upload")), total(events, "upload", "bytes"),
-                                                          stats["upload_bytes"]))
+          "%s: uploads: %d of %d bytes, %d of %d by --stats" % (what, len(of(events, "upload")), total(events, "upload", "bytes"),
+                                                                stats["uploads"], stats["upload_bytes"]))
+    check(len(of(events, "copy down")) == stats["copies_down"], "%s: copies down" % what)
     nested(events, what)
     calls = {e["args"]["call"]: e for e in of(events, "publish")}
     check(sorted(calls) == list(range(1, len(calls) + 1)), "%s: calls are numbered from 1" % what)
