@@ -1113,6 +1113,21 @@ static void choose_drafts(struct engine *en)
                 away(en) ? "the trunk on a card" : "--record-routes");
 }
 
+/* Where the trunk is computed decides whether anything is drafted, and that is a part of the program. */
+static int make_program(struct engine *en, struct err *e)
+{
+    int rc = arch_program(en->m, &en->prog, e);
+
+    if (rc || (rc = trunk_can(en, e)))
+        return rc;
+    choose_drafts(en);
+    if (!en->drafts)
+        return 0;
+    program_free(en->prog);
+    en->prog = NULL;
+    return arch_program_drafting(en->m, en->drafts, &en->prog, e);
+}
+
 /* Everything that can be known before anything is made. */
 static int decide(struct engine *en, struct err *e)
 {
@@ -1124,8 +1139,7 @@ static int decide(struct engine *en, struct err *e)
         return err_set(e, -EINVAL, "--prefetch on: nothing is read ahead with --cards; leave one of them out");
     if ((rc = model_open(en->o->model_path, 0, &en->m, e)))
         return rc;
-    choose_drafts(en);
-    if ((rc = arch_program_drafting(en->m, en->drafts, &en->prog, e)) || (rc = trunk_can(en, e)))
+    if ((rc = make_program(en, e)))
         return rc;
     for (size_t i = 0; i < en->m->n_warnings; i++)
         fprintf(stderr, "conclave: %s\n", en->m->warning[i]);
