@@ -46,6 +46,7 @@ struct engine {
     struct card_plan cards;
     uint8_t *card_size_of; /* by layer */
     struct card_channel channel[MAX_CARDS];
+    struct spread_rates rates; /* given, for tests */
     struct life life[MAX_CARDS]; /* of each card's workers */
     struct pieces pieces;
     uint32_t threads, n_nodes;
@@ -947,6 +948,22 @@ static int open_executor(struct engine *en, uint64_t first, struct err *e)
     return exec_open(&xc, &en->exec, e);
 }
 
+/* For tests: CONCLAVE_CARD_RATES=NODES,CARD0,CARD1,... in bytes a second, taken for measured. */
+static int rates_asked(struct spread_rates *r)
+{
+    const char *v = getenv("CONCLAVE_CARD_RATES");
+    char *end;
+
+    memset(r, 0, sizeof *r);
+    r->nodes.most = 1;
+    if (!v)
+        return 0;
+    r->nodes.rate = strtod(v, &end);
+    for (uint32_t c = 0; c < MAX_CARDS && *end == ','; c++)
+        r->card[c].rate = strtod(end + 1, &end);
+    return 1;
+}
+
 static int start_trunk(struct engine *en, struct err *e)
 {
     const struct geometry *g = &en->plan.geo;
@@ -973,6 +990,8 @@ static int start_trunk(struct engine *en, struct err *e)
         .trunk_card = en->trunk_card,
         .step_open = &en->step_open,
         .churn_us = churn_asked(),
+        .cards_measured = en->real.n > 0, /* an emulated card's rate says nothing */
+        .card_rates = rates_asked(&en->rates) ? &en->rates : NULL,
     };
     int rc;
 

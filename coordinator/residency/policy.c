@@ -420,6 +420,18 @@ double policy_value(const struct policy *p, uint32_t layer, uint32_t expert)
 /* --- beyond one run ------------------------------------------------------------------------------
  */
 
+double policy_uses(const struct policy *p, uint32_t layer, uint32_t expert)
+{
+    const struct heat *h = &p->pair[pair_of(p, layer, expert)].heat;
+
+    return h->slow > 0 ? (double)h->slow * (double)heat_decay(HEAT_SLOW, p->now > h->at ? p->now - h->at : 0) : 0;
+}
+
+uint64_t policy_tokens(const struct policy *p)
+{
+    return p->now - 1;
+}
+
 static float life_now(const struct policy *p, uint32_t i)
 {
     const struct heat *h = &p->pair[i].heat;

@@ -78,6 +78,11 @@ uint64_t policy_last_use(const struct policy *p, uint32_t layer, uint32_t expert
 /* What this expert is worth now, in [0, 1] (heat): for prefetch, and for tiers to be compared. */
 double policy_value(const struct policy *p, uint32_t layer, uint32_t expert);
 
+/* Its uses of late, older ones counting less (half after HEAT_SLOW tokens): what of all uses is whose. */
+double policy_uses(const struct policy *p, uint32_t layer, uint32_t expert);
+/* Tokens so far, this pass's not counted. */
+uint64_t policy_tokens(const struct policy *p);
+
 /* Heat that outlives the process: decayed uses of each (layer, expert), and of how many tokens.
  * uses: n_layers * n_experts. */
 void policy_export(const struct policy *p, float *uses, double *tokens);

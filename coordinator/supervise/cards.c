@@ -5,10 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "coordinator/residency/predict.h"
 #include "shm/amends.h"
 
 #define OPEN_MAX 2u /* uploads of a card at a time: one is copied, one waits */
 #define SCAN 1024u  /* experts looked at in a round */
+#define WEIGH 32u   /* tokens between two looks at who has which part of the uses */
+#define PRIOR 0.01  /* uses that every expert is taken to have had: before the first, all are alike */
+#define SHED 4u     /* experts that a card with too much gives back at a time */
 #define MOVES 1.0   /* replacements a token in the mean: an upload shares the memory's rate with the decode */
 
 enum slot_state {
@@ -36,6 +40,10 @@ struct cards {
     uint64_t next_order[MAX_CARDS], next_epoch;
     uint32_t n_open[MAX_CARDS], n_free, churn_at;
     uint64_t churned_ns;
+    struct spread spread;
+    double all_uses;       /* of all experts, as they were at the token: */
+    uint64_t weighed_at;
+    float *uses;           /* scratch */
     uint8_t up[MAX_CARDS];  /* its worker follows the rings */
     uint64_t lost_at[MAX_CARDS][2]; /* by the worker's number modulo 2: how far the executor was when it died */
     uint32_t *hot, hot_at, n_hot; /* after a death: layer * n_experts + expert, the hottest first */
@@ -87,6 +95,52 @@ static void publish(struct cards *c, const struct order *o, uint32_t card)
     order_publish(c->c.geo, ch->orders, o, &c->c.bells[ch->bell], &ch->answers->asleep);
 }
 
+/* ---- parts of the uses ---- */
+
+static double part_of(const struct cards *c, uint32_t layer, uint32_t expert)
+{
+    return (policy_uses(c->policy, layer, expert) + PRIOR) / c->all_uses;
+}
+static void add_load(struct cards *c, uint32_t i, double part)
+{
+    double *load = &c->spread.load[shape(c, i)->card];
+
+    *load = *load + part > 0 ? *load + part : 0;
+}
+
+/* Loads and targets anew. */
+static void weigh(struct cards *c)
+{
+    const struct geometry *g = c->c.geo;
+    const struct card_plan *p = c->c.plan;
+    uint32_t places[MAX_CARDS];
+    struct spread_rates r;
+    double load[MAX_CARDS] = {0}, bytes = 0, most;
+
+    c->weighed_at = policy_tokens(c->policy);
+    c->all_uses = 0;
+    for (uint32_t l = 0; l < g->n_layers; l++) {
+        const struct expert_layer *x = table_layer(c->c.tables, l);
+        bytes = x->n_experts ? (double)x->top_k * (double)slot_bytes(x) : bytes;
+        for (uint32_t n = 0; n < x->n_experts; n++) {
+            double u = policy_uses(c->policy, l, n) + PRIOR;
+            uint32_t i = *slot_of(c, l, n);
+            c->uses[(size_t)l * g->n_experts + n] = (float)u;
+            c->all_uses += u;
+            if (i != PLACE_NONE)
+                load[shape(c, i)->card] += u;
+        }
+    }
+    c->c.rates(c->c.arg, &r);
+    most = predict_hottest(c->uses, n_experts(c), g->n_slots);
+    for (uint32_t k = 0; k < p->n_cards; k++) {
+        places[k] = p->slot0[k + 1] - p->slot0[k];
+        r.card[k].most = most * places[k] / g->n_slots;
+        c->spread.load[k] = load[k] / c->all_uses;
+    }
+    spread_plan(&c->spread, &r, p->n_cards, places, c->c.all_in_ram, bytes);
+}
+
 /* ---- coming ---- */
 
 /* Node k's rows of a matrix: where they lie in the slab and in the slot, to be copied either way. */
@@ -130,6 +184,7 @@ static void upload(struct cards *c, uint32_t i, uint32_t layer, uint32_t expert,
     c->busy[c->n_busy++] = i;
     *slot_of(c, layer, expert) = i;
     policy_enter(c->policy, layer, expert, to->size);
+    add_load(c, i, part_of(c, layer, expert));
     c->c.hold(c->c.arg, slab, 1);
     publish(c, &o, to->card);
 }
@@ -196,6 +251,7 @@ static void out_of_table(struct cards *c, uint32_t i)
                           slab == PLACE_NONE ? 0 : ENTRY(slab, epoch), memory_order_release);
     *slot_of(c, s->layer, s->expert) = PLACE_NONE;
     policy_leave(c->policy, s->layer, s->expert);
+    add_load(c, i, -part_of(c, s->layer, s->expert));
     atomic_fetch_sub_explicit(&c->experts, 1, memory_order_relaxed);
     atomic_fetch_sub_explicit(&c->held[shape(c, i)->card], 1, memory_order_relaxed);
 }
@@ -258,22 +314,31 @@ static int may_leave(void *arg, uint32_t layer, uint32_t expert)
 
 /* ---- who goes ---- */
 
-/* A free slot of the class, on the card that holds the fewest for its number of slots and can take another
- * upload now. */
-static uint32_t free_slot(const struct cards *c, uint32_t size)
+/* A free slot of the class, on the card that should have an expert with that part of the uses. */
+static uint32_t free_slot(const struct cards *c, uint32_t size, double part)
 {
-    uint32_t best = PLACE_NONE;
-    uint32_t least = UINT32_MAX;
+    uint32_t first[MAX_CARDS], can = 0;
+    int card;
 
     for (uint32_t i = 0; i < c->c.geo->n_slots; i++) {
-        uint32_t card = shape(c, i)->card, load = GET(c->held[card]) + c->n_open[card];
-        if (c->slot[i].state != SLOT_FREE || shape(c, i)->size != size || load >= least ||
-            c->n_open[card] >= OPEN_MAX || !can_order(c, card))
+        uint32_t k = shape(c, i)->card;
+        if (can >> k & 1 || c->slot[i].state != SLOT_FREE || shape(c, i)->size != size || c->n_open[k] >= OPEN_MAX ||
+            !can_order(c, k))
             continue;
-        best = i;
-        least = load;
+        first[k] = i;
+        can |= 1u << k;
     }
-    return best;
+    card = spread_card(&c->spread, part, can);
+    return card < 0 ? PLACE_NONE : first[card];
+}
+
+/* May the expert come in the other one's place: does the card keep its part? */
+static int may_replace(const struct cards *c, const struct policy_answer *a, double part)
+{
+    uint32_t card = shape(c, *slot_of(c, a->layer, a->expert))->card;
+    double less = part_of(c, a->layer, a->expert);
+
+    return part <= less || c->spread.load[card] + part - less <= c->spread.target[card] * (1 + SPREAD_SLACK);
 }
 
 /* An expert that lies in RAM and on no card. Returns whether its upload began. */
@@ -282,17 +347,21 @@ static int consider(struct cards *c, uint32_t layer, uint32_t expert, uint32_t s
     uint64_t used = policy_last_use(c->policy, layer, expert);
     uint64_t *asked = &c->asked[(size_t)layer * c->c.geo->n_experts + expert];
     struct policy_answer a;
+    double part;
     uint32_t i;
 
     if (!c->n_free && used == *asked)
         return 0;
     *asked = used;
     a = policy_admit(c->policy, layer, expert, 0, may_leave, c);
+    part = part_of(c, layer, expert);
+    if (a.verdict == POLICY_REPLACE && !may_replace(c, &a, part))
+        return 0;
     if (a.verdict == POLICY_REPLACE)
         begin_to_leave(c, *slot_of(c, a.layer, a.expert), layer, expert);
     else if (a.verdict != POLICY_FREE)
         return 0;
-    i = free_slot(c, a.place);
+    i = free_slot(c, a.place, part);
     if (i == PLACE_NONE)
         return 0;
     upload(c, i, layer, expert, slab);
@@ -682,9 +751,39 @@ static int churn(struct cards *c)
     return moved;
 }
 
+/* Of a card that has more than its part: the hottest that are not too much go back to the nodes. */
+static int shed(struct cards *c)
+{
+    const struct card_plan *p = c->c.plan;
+    int moved = 0;
+
+    for (uint32_t k = 0; k < p->n_cards; k++)
+        for (uint32_t n = 0; n < SHED && spread_excess(&c->spread, k) > 0; n++) {
+            uint32_t best = PLACE_NONE;
+            double most = 0, excess = spread_excess(&c->spread, k);
+            for (uint32_t i = p->slot0[k]; i < p->slot0[k + 1]; i++) {
+                double part = c->slot[i].state == SLOT_RESIDENT ? part_of(c, c->slot[i].layer, c->slot[i].expert) : 0;
+                if (part <= most || part > excess)
+                    continue;
+                most = part;
+                best = i;
+            }
+            if (best == PLACE_NONE || !can_order(c, k))
+                break;
+            begin_to_leave(c, best, PLACE_NONE, 0);
+            moved = 1;
+        }
+    return moved;
+}
+
 int cards_round(struct cards *c, int news)
 {
     int moved = advance(c);
+
+    if (policy_tokens(c->policy) >= c->weighed_at + WEIGH) {
+        weigh(c);
+        moved |= shed(c);
+    }
 
     if (c->c.churn_us)
         moved |= churn(c);
@@ -760,12 +859,18 @@ int cards_open(const struct cards_config *config, struct cards **out, struct err
         c->up[k] = 1;
         atomic_store_explicit(table_card(config->tables, k), config->card[k].outbox, memory_order_release);
     }
+    c->uses = calloc(n_experts(c), sizeof *c->uses);
+    if (!c->uses) {
+        err_set(e, rc, "no memory for the uses of %zu experts", n_experts(c));
+        goto failed;
+    }
     c->n_free = g->n_slots;
     c->fresh = n_experts(c);
     c->filling = 1;
     rc = open_policy(c, &c->policy, e);
     if (rc)
         goto failed;
+    weigh(c);
     *out = c;
     return 0;
 failed:
@@ -782,6 +887,7 @@ void cards_close(struct cards *c)
     free(c->slot_of);
     free(c->asked);
     free(c->busy);
+    free(c->uses);
     free(c->hot);
     free(c);
 }

@@ -6,6 +6,10 @@
  * is the first to be overwritten). When it leaves, the entry names the slab again. If RAM has it no longer and has
  * room, it is copied down first, while it can still be used here; else the entry names nothing.
  *
+ * Who goes: the policy says which experts are worth a slot; spread.h on which card, and whether cards have their
+ * part already, by the rates measured so far: where RAM has everything, what a card should not have stays with the
+ * nodes, and a card with too much gives some back.
+ *
  * Order of stores, as for a slab (shm/model/README.md rules 10, 13 and 27; a card whose calls all come by the
  * ring has no table of its own, so that the header is what confirms that it has left):
  *   coming   slab held; order; the card's answer; header; entry; slab let go
@@ -17,6 +21,7 @@
  * next number and empty slots, into which the hottest come first. */
 #pragma once
 #include "coordinator/residency/card_plan.h"
+#include "coordinator/residency/spread.h"
 #include "coordinator/supervise/watch.h"
 #include "shm/orders.h"
 #include "shm/steward.h"
@@ -52,6 +57,9 @@ struct cards_config { /* borrowed until cards_close */
      * it holds nothing). PLACE_NONE: RAM has no room for it. */
     uint32_t (*room)(void *arg, uint32_t layer, uint32_t expert);
     void (*landed)(void *arg, uint32_t slab, int whole);
+    /* What cards and nodes have been measured to do so far; rate 0: nothing yet. */
+    void (*rates)(void *arg, struct spread_rates *r);
+    int all_in_ram; /* every expert has a slab of its own */
 };
 struct cards;
 int cards_open(const struct cards_config *c, struct cards **out, struct err *e);

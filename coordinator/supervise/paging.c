@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define MAX_NEEDS 64 /* looked at in one round; the rest comes in the next */
+#define RATE_NS 50e6 /* of work, before a worker's rate is believed */
 #define STUCK_MS 1   /* between looks at stamps that ring nobody here, after the rounds */
 #define WARM_OPEN 32 /* warm reads ordered at a time: enough for the disk, and orders are left */
 
@@ -908,6 +909,32 @@ static void landed(void *arg, uint32_t i, int whole)
         set_loose(p, i);
 }
 
+/* Of what a worker has computed so far, if that was long enough. */
+static double rate_of(const struct outbox *b)
+{
+    double ns = (double)atomic_load_explicit(&b->count.work_ns, memory_order_relaxed);
+
+    return ns < RATE_NS ? 0 : (double)atomic_load_explicit(&b->count.weight_bytes, memory_order_relaxed) / ns * 1e9;
+}
+
+static void rates(void *arg, struct spread_rates *r)
+{
+    struct paging *p = arg;
+
+    memset(r, 0, sizeof *r);
+    r->nodes.most = 1;
+    if (p->c.card_rates)
+        *r = *p->c.card_rates;
+    if (p->c.card_rates || !p->c.cards_measured)
+        return;
+    for (uint32_t k = 0; k < p->c.geo->n_nodes; k++) /* each has its part of every item */
+        r->nodes.rate += rate_of(p->c.outbox[p->c.owner[k]]);
+    for (uint32_t k = 0; k < n_cards(p); k++) {
+        const struct outbox *b = p->cards ? p->c.outbox[cards_worker(p->cards, k)] : NULL; /* at the start: none */
+        r->card[k].rate = b ? rate_of(b) : 0;
+    }
+}
+
 static int start_cards(struct paging *p, struct err *e)
 {
     struct cards_config c = {.geo = p->c.geo,
@@ -929,6 +956,8 @@ static int start_cards(struct paging *p, struct err *e)
                              .hold = hold,
                              .room = room_for,
                              .landed = landed,
+                             .rates = rates,
+                             .all_in_ram = p->c.slabs->resident,
                              .came = came_to_card};
 
     for (uint32_t k = 0; k < n_cards(p); k++)

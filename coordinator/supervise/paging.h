@@ -43,6 +43,8 @@ struct paging_config { /* borrowed until paging_stop */
     int trunk_card;                       /* the one that hosts the trunk; -1 */
     const _Atomic uint32_t *step_open;    /* while it is not 0 calls may come that nobody rings for; NULL: never */
     uint32_t churn_us;                    /* tests: cards_config */
+    int cards_measured;                   /* their rates mean something: they are real */
+    const struct spread_rates *card_rates; /* tests: taken for measured; NULL */
     void (*own_uses)(void *arg);          /* tells `uses` of what no call tells; NULL */
     const struct ahead *ahead; /* what the trunk foresees; NULL: nothing is read ahead */
     struct heat_keeper *heat; /* NULL: nothing is known from earlier runs, and nothing kept */

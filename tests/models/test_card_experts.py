@@ -89,6 +89,18 @@ for number, (name, model, tokens) in enumerate(long_prompts()):
                   (what, s["copies_down"]))
     del os.environ["CONCLAVE_CARD_CHURN_US"], os.environ["CONCLAVE_CARD_DELAY_US"]
 
+# rates taken for measured: nodes, cards. Where RAM has all, each gets its part of the work; a fast card all of it.
+for rates, args, least, most in (("3e9,1e9", ("--cards", "emu:1"), (.15,), (.35,)),
+                                 ("1e9,1e9,2e9", ("--cards", "emu:2", "--trunk", 1), (.15, .38), (.35, .62)),
+                                 ("1e9,1e11", ("--cards", "emu:1", "--trunk", "cpu"), (1,), (1,))):
+    os.environ["CONCLAVE_CARD_RATES"] = rates
+    what = "%s %s, rates %s" % (name, " ".join(map(str, args)), rates)
+    s, workers = run(what, model, tokens, base, args + ("--batch", 1, "--nodes", 1))
+    if s:
+        parts = [w["items"] / (s["items"] + s["own_items"]) for w in workers]
+        check(all(a <= p <= b for a, p, b in zip(least, parts, most)), "%s: parts %s" % (what, parts))
+    del os.environ["CONCLAVE_CARD_RATES"]
+
 for value in ("emu", "emu:", "emu:0", "emu:17", "emu:1:", "emu:1:x", "emu:1:0", "emu:-1"):
     p = conclave("eval", "-m", model, "--tokens", "1", "--cards", value)
     check(p.returncode == 2 and b"--cards" in p.stderr, "--cards %s: %d %s" % (value, p.returncode, p.stderr))
