@@ -1,6 +1,5 @@
 /* From a pass of shares to lists for the card. All shares of an item are one entry: the card multiplies the
- * whole expert whichever of them it was given, and hands on what was wanted. An item with many tokens is cut
- * into entries of EXPERT_TOKENS. */
+ * whole expert whichever of them it was given, and hands on what was wanted. */
 #include "gpu-worker/card_pass.h"
 
 #include <sched.h>
@@ -9,6 +8,7 @@
 
 #include "gpu-worker/experts_cuda.h"
 #include "shm/bell.h"
+#include "shm/fault.h"
 
 #define LOOKS 32u                /* at the stamp, between two yields */
 #define LATE_NS 30000000000ull   /* a pass that takes longer has gone astray */
@@ -22,9 +22,8 @@ struct card_pass {
     struct experts_cuda_lists list;
     struct expert_shape *shape;
     uint32_t n_shapes, *shape_of; /* by layer */
-    uint32_t *entry;              /* by item of the call: its slot in the lists + 1 */
+    uint32_t **shares;            /* by item of the call: where those that are wanted are noted */
     float *acts;                  /* activations are copied here first, if the card does not reach them; [half] */
-    uint64_t passes, break_at;    /* CONCLAVE_DIE=fault:N: of a pass */
 };
 
 /* ---- opening ---- */
@@ -92,14 +91,6 @@ static int map_acts(struct card_pass *x, const struct child *c, uint8_t **dev, s
     return 0;
 }
 
-static void when_to_break(struct card_pass *x)
-{
-    const char *die = getenv("CONCLAVE_DIE");
-
-    if (die && !strncmp(die, "fault:", 6))
-        x->break_at = strtoull(die + 6, NULL, 10);
-}
-
 int card_pass_open(struct card *card, const struct child *c, const struct maps *m, struct card_pass **out,
                    struct err *e)
 {
@@ -111,7 +102,8 @@ int card_pass_open(struct card *card, const struct child *c, const struct maps *
                                      .top_k = m->g.top_k,
                                      .ld_embd = m->g.n_embd,
                                      .ld_ff = m->g.n_ff,
-                                     .n_nodes = m->g.n_nodes};
+                                     .n_nodes = m->g.n_nodes,
+                                     .weights = m->pool};
     uint8_t *acts;
     void *box;
     int rc;
@@ -122,8 +114,8 @@ int card_pass_open(struct card *card, const struct child *c, const struct maps *
     x->card = card;
     x->ctl = c->ctl;
     x->m = m;
-    x->entry = calloc(m->g.max_items, sizeof *x->entry);
-    if (!x->entry)
+    x->shares = calloc(m->g.max_items, sizeof *x->shares);
+    if (!x->shares)
         return err_set(e, -ENOMEM, "no memory for %u items a pass", m->g.max_items);
     if ((rc = find_shapes(x, e)) || (rc = map_acts(x, c, &acts, e)) ||
         (rc = card_map(card, m->out, outbox_bytes(&m->g), 1, &box, e)))
@@ -138,7 +130,6 @@ int card_pass_open(struct card *card, const struct child *c, const struct maps *
     if ((rc = experts_cuda_open(&cc, &x->cuda, e)))
         return rc;
     x->list = experts_cuda_lists(x->cuda);
-    when_to_break(x);
     return 0;
 }
 
@@ -149,7 +140,7 @@ void card_pass_close(struct card_pass *x)
     experts_cuda_close(x->cuda);
     free(x->shape);
     free(x->shape_of);
-    free(x->entry);
+    free(x->shares);
     free(x);
 }
 
@@ -169,44 +160,66 @@ static void set_slot(struct card_pass *x, const struct call *c, const struct pas
     }
 }
 
-/* The entries of one item from entry `at` on; returns behind the last. */
-static uint32_t set_items(struct card_pass *x, const struct call *c, uint32_t item, uint32_t slot, uint32_t at)
+/* An item of at most EXPERTS_CUDA_FEW pairs, EXPERT_TOKENS an entry; the first one notes the shares. */
+static void set_few(struct card_pass *x, const struct call *c, const struct call_item *it, uint32_t slot,
+                    struct experts_cuda_pass *out)
 {
-    const struct call_item *it = &c->items[item];
-
     for (uint32_t p = 0; p < it->n_pairs; p++) {
-        struct expert_item *to = &x->list.item[at + p / EXPERT_TOKENS];
         const struct call_pair *pair = &c->pairs[it->pair0 + p];
+        struct expert_item *to = &x->list.item[out->n_items + p / EXPERT_TOKENS];
         uint32_t j = p % EXPERT_TOKENS;
         to->slot = slot;
         to->n_tok = j + 1;
         to->tok[j] = pair->token;
         to->row[j] = (uint32_t)pair->token * c->head.top_k + pair->rank;
     }
-    return at + (it->n_pairs + EXPERT_TOKENS - 1) / EXPERT_TOKENS;
+    out->several |= it->n_pairs > 1;
+    out->n_items += (it->n_pairs + EXPERT_TOKENS - 1) / EXPERT_TOKENS;
+}
+/* ... of more. */
+static void set_many(struct card_pass *x, const struct call *c, const struct call_item *it, uint32_t slot,
+                     struct experts_cuda_pass *out)
+{
+    x->list.many[out->n_many++] = (struct experts_cuda_many){slot, out->n_pairs, it->n_pairs, 0};
+    for (uint32_t p = 0; p < it->n_pairs; p++, out->n_pairs++) {
+        const struct call_pair *pair = &c->pairs[it->pair0 + p];
+        x->list.tok[out->n_pairs] = pair->token;
+        x->list.row[out->n_pairs] = (uint32_t)pair->token * c->head.top_k + pair->rank;
+    }
+}
+
+/* Returns where the wanted shares of the item are noted. */
+static uint32_t *set_item(struct card_pass *x, const struct call *c, const struct pass_item *item,
+                          struct experts_cuda_pass *out)
+{
+    const struct call_item *it = &c->items[item->item];
+    uint32_t slot = out->n_slots++, *wanted;
+
+    set_slot(x, c, item, slot);
+    if (it->n_pairs > EXPERTS_CUDA_FEW) {
+        set_many(x, c, it, slot, out);
+        wanted = &x->list.many[out->n_many - 1].shares;
+    } else {
+        wanted = &x->list.shares[out->n_items];
+        set_few(x, c, it, slot, out);
+    }
+    *wanted = 0;
+    return wanted;
 }
 
 static void set_lists(struct card_pass *x, const struct pass *p, struct experts_cuda_pass *out)
 {
-    const struct call *c = p->call;
-
     for (uint32_t i = 0; i < p->n; i++)
-        x->entry[p->item[i].item] = 0;
+        x->shares[p->item[i].item] = NULL;
     for (uint32_t i = 0; i < p->n; i++) {
         const struct pass_item *it = &p->item[i];
-        uint32_t n = (c->items[it->item].n_pairs + EXPERT_TOKENS - 1) / EXPERT_TOKENS, first;
-        if (!x->entry[it->item]) {
-            first = out->n_items;
-            set_slot(x, c, it, out->n_slots++);
-            out->n_items = set_items(x, c, it->item, out->n_slots - 1, first);
-            x->entry[it->item] = first + 1;
-            memset(x->list.shares + first, 0, n * sizeof *x->list.shares);
-        }
-        first = x->entry[it->item] - 1;
-        for (uint32_t k = 0; k < n; k++)
-            x->list.shares[first + k] |= 1u << it->share;
-        out->several |= c->items[it->item].n_pairs > 1;
+        if (!x->shares[it->item])
+            x->shares[it->item] = set_item(x, p->call, it, out);
+        *x->shares[it->item] |= 1u << it->share;
     }
+    for (uint32_t i = 1; i < out->n_items; i++)
+        if (x->list.item[i].slot == x->list.item[i - 1].slot)
+            x->list.shares[i] = x->list.shares[i - 1];
 }
 
 static void count(const struct card_pass *x, const struct pass *p)
@@ -267,7 +280,7 @@ int card_pass_run(void *arg, const struct pass *p, struct err *e)
     if (x->acts)
         memcpy((uint8_t *)x->acts + h->acts, x->m->acts + h->acts, (size_t)h->n_tokens * x->m->g.n_embd * sizeof(float));
     set_lists(x, p, &cp);
-    if (++x->passes == x->break_at)
+    if (fault_due(FAULT_ERROR))
         experts_cuda_break(x->cuda);
     if ((rc = experts_cuda_run(x->cuda, &cp, &why)) || (rc = wait(x, &why))) {
         err_set(e, rc, "%s (call %llu, layer %u)", why.msg, (unsigned long long)h->seq, h->layer);

@@ -270,9 +270,12 @@ int main(int argc, char **argv)
     link_rates(&r, 1);
     alone = passes(&r, "decode", 1, TOP_K, 1);
     passes(&r, "decode, one expert", 1, 1, 1);
+    passes(&r, "nothing: what a pass costs besides", 1, 0, 0);
     passes(&r, "few, each its own experts", 8, 64, 1);
     passes(&r, "few, one expert for all", 8, 8, 8);
-    passes(&r, "prompt", TOKENS, EXPERTS, TOKENS * TOP_K / EXPERTS);
+    passes(&r, "prompt, 16 vectors an expert", TOKENS, EXPERTS, TOKENS * TOP_K / EXPERTS);
+    passes(&r, "prompt, 64 vectors an expert", TOKENS, 32, 64);
+    passes(&r, "prompt, all for eight experts", TOKENS, TOP_K, TOKENS);
     under(&r, "decode, uploads at the pace", 0, alone);
     under(&r, "decode, uploads as fast as they go", 1, alone);
     alone = passes(&r, "decode", 1, TOP_K, 1);

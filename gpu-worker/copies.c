@@ -13,7 +13,7 @@
 
 #define PIECE (4u << 20)       /* of a copy at most, and each buffer's size */
 #define PACED_PIECE (1u << 20) /* ... while a decode is in flight */
-#define PACE 0.6               /* of the link, then */
+#define PACE 0.55              /* of the link, then */
 #define CREDIT_NS 300000u      /* time that was slept away and is made up for */
 #define QUIET_NS 20000000u     /* no call for so long: no decode is in flight */
 #define NAP_NS 15000

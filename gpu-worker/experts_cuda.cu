@@ -10,9 +10,12 @@
 #include "gpu-worker/handoff.cuh"
 extern "C" {
 #include "kernels/dot/dot_cuda.h"
+#include "kernels/matmul/matmul_cuda.h"
 #include "kernels/quantise/quantise.h"
 #include "kernels/type/type.h"
 }
+#include "kernels/early.cuh"
+#include "kernels/func/func.cuh"
 #include "kernels/quantise/quantise.cuh"
 
 enum {
@@ -21,6 +24,9 @@ enum {
     KINDS,
     TAKE_WARPS = 4,
     FINISH_THREADS = 256,
+    SIDES = 8, /* streams for products that fill no card alone */
+    PARTS = 7, /* of the lists */
+    MOST_ROWS = 8192, /* of blocks */
     QUERY_EVERY = 8192, /* polls between two questions whether the card has failed */
     WARM_S = 60
 };
@@ -34,15 +40,18 @@ struct experts_cuda {
     struct experts_cuda_config c;
     cudaStream_t stream;
     cudaGraphExec_t *graph; /* [shape][half][kind] */
-    /* mapped: control, slots, items, shares, stamp */
+    cudaStream_t side[SIDES];
+    cudaEvent_t ready, done[SIDES];
+    /* mapped: control, slots, items, shares, many, tok, row, stamp */
     uint8_t *host, *mapped;
     struct experts_cuda_lists lists;
     uint64_t stamp_at;
     /* on the card, laid out as in mapped memory up to the stamp */
     uint8_t *copy;
-    uint64_t slot_at, item_at, shares_at;
-    uint8_t *act[2]; /* gate's operands, up's */
+    uint64_t part_at[PARTS];
+    uint8_t *act[2], *mid; /* gate's operands, up's; down's, by pair */
     float *hidden, *y, *tmp;
+    float *gate, *up, *pair_y; /* by pair */
     uint32_t ld_hidden;
     unsigned *arrived;
     uint64_t number;
@@ -55,12 +64,29 @@ static int failed(const struct experts_cuda *x, int rc, const char *what, struct
     return err_set(e, -EIO, "%s: %s: %s", card_name(x->c.card), what, cudaGetErrorString((cudaError_t)rc));
 }
 
+/* ---- launches overlap: a kernel's blocks come to their places while the one before it ends ---- */
+
+template <class K> static int launch_early(void (*kernel)(K), dim3 grid, unsigned threads, cudaStream_t stream, const K *k)
+{
+    cudaLaunchConfig_t c = {};
+    cudaLaunchAttribute early = {};
+
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    c.gridDim = grid;
+    c.blockDim = dim3(threads);
+    c.stream = stream;
+    c.attrs = &early;
+    c.numAttrs = 1;
+    return cudaLaunchKernelEx(&c, kernel, *k);
+}
+
 /* ---- taking: vectors and lists to the card ---- */
 
 struct taking {
     const uint8_t *from; /* mapped: control and lists */
     uint8_t *to;
-    uint32_t at[4], words[4]; /* parts of both: where, and how many pieces of 8 bytes */
+    uint32_t at[PARTS], words[PARTS]; /* parts of both: where, and how many pieces of 8 bytes */
     const float *acts;
     uint32_t ld, n, n_tokens; /* n_tokens 0: as control says */
     int form[2];              /* [1] < 0: as [0] */
@@ -88,8 +114,9 @@ static __device__ void operand(int form, const float *x, uint32_t n, uint8_t *ou
  * loads from mapped memory of one thread are independent: the link's latency is paid once. */
 static __global__ void take(const __grid_constant__ taking k)
 {
+    next_may_start();
     if (blockIdx.y == 0) {
-        for (int p = 0; p < 4; p++) {
+        for (int p = 0; p < PARTS; p++) {
             const uint2 *from = (const uint2 *)(k.from + k.at[p]);
             uint2 *to = (uint2 *)(k.to + k.at[p]);
             for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < k.words[p]; i += gridDim.x * blockDim.x)
@@ -111,7 +138,7 @@ struct finishing {
     const expert_item *items;
     const uint32_t *shares;
     const float *y, *h; /* on the card */
-    float *rows, *inter; /* mapped; inter NULL: not wanted */
+    float *rows, *inter; /* mapped; rows NULL: they are there. inter NULL: not wanted */
     uint32_t n_embd, n_ff, ld_embd, ld_ff, ld_hidden, n_nodes;
     uint64_t *stamp;
     unsigned *arrived;
@@ -143,7 +170,8 @@ static __device__ void wanted(float *to, const float *from, uint32_t n, uint32_t
 /* blockIdx.y walks over items. */
 static __global__ void finish(const __grid_constant__ finishing k)
 {
-    uint32_t n = k.control->n_items;
+    before_is_done();
+    uint32_t n = k.rows ? k.control->n_items : 0;
 
     for (uint32_t i = blockIdx.y; i < n; i += gridDim.y) {
         const expert_item &item = k.items[i];
@@ -155,6 +183,48 @@ static __global__ void finish(const __grid_constant__ finishing k)
         }
     }
     handoff_publish(k.stamp, k.control->number, k.arrived, gridDim.x * gridDim.y);
+}
+
+/* ---- experts with many vectors: everything by pair, a block a pair ---- */
+
+struct joining {
+    const float *gate, *up;
+    const uint32_t *row;
+    float *h; /* by row */
+    uint8_t *mid;
+    size_t stride; /* of mid */
+    uint32_t n_pairs, n_ff, ld_hidden;
+    int form;
+    float limit;
+};
+/* gridDim.x is 1. The activation, and by the same block, which is the only one of its row, down's operand */
+static __global__ void join_many(const __grid_constant__ joining k)
+{
+    for (uint32_t p = blockIdx.y; p < k.n_pairs; p += gridDim.y) {
+        const float *g = k.gate + (size_t)p * k.n_ff, *u = k.up + (size_t)p * k.n_ff;
+        float *h = k.h + (size_t)k.row[p] * k.ld_hidden;
+
+        for (uint32_t r = threadIdx.x; r < k.n_ff; r += blockDim.x)
+            h[r] = cu_swiglu(g[r], u[r], k.limit);
+        __syncthreads();
+        operand(k.form, h, k.n_ff, k.mid + p * k.stride);
+    }
+}
+
+/* rows: mapped */
+static __global__ void scatter_many(const __grid_constant__ finishing k, const float *pair_y,
+                                    const experts_cuda_many *many, uint32_t n_many, const uint32_t *row,
+                                    uint32_t n_pairs, float *rows)
+{
+    for (uint32_t p = blockIdx.y, i = 0; p < n_pairs; p += gridDim.y) {
+        size_t to = row[p];
+
+        while (i + 1 < n_many && p >= many[i + 1].first)
+            i++;
+        wanted(rows + to * k.ld_embd, pair_y + (size_t)p * k.n_embd, k.n_embd, many[i].shares, k.n_nodes);
+        if (k.inter)
+            wanted(k.inter + to * k.ld_ff, k.h + to * k.ld_hidden, k.n_ff, many[i].shares, k.n_nodes);
+    }
 }
 
 static __global__ void wrong(void)
@@ -169,59 +239,148 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+enum { CONTROL, SLOT, ITEM, SHARES, MANY, TOK, ROW };
+
+static void take_of(const struct experts_cuda *x, const struct experts_cuda_pass *p, struct taking *t)
+{
+    const struct expert_shape *s = &x->c.shape[p->shape];
+    const struct type_info *gate = type_info(s->type[EXPERT_GATE]), *up = type_info(s->type[EXPERT_UP]);
+
+    t->from = x->mapped;
+    t->to = x->copy;
+    for (int i = 0; i < PARTS; i++)
+        t->at[i] = (uint32_t)x->part_at[i];
+    t->words[CONTROL] = sizeof(control) / 8;
+    t->words[SLOT] = p->n_slots * (uint32_t)sizeof(expert_slot) / 8;
+    t->words[ITEM] = p->n_items * (uint32_t)sizeof(expert_item) / 8;
+    t->words[SHARES] = (p->n_items + 1) / 2;
+    t->words[MANY] = p->n_many * (uint32_t)sizeof(experts_cuda_many) / 8;
+    t->words[TOK] = t->words[ROW] = (p->n_pairs + 1) / 2;
+    t->acts = x->c.half[p->half].acts;
+    t->ld = x->c.ld_embd;
+    t->n = s->n_embd;
+    t->n_tokens = p->n_tokens;
+    t->form[0] = gate->act;
+    t->form[1] = gate->act != up->act ? up->act : -1;
+    t->out[0] = x->act[0], t->out[1] = x->act[1];
+    t->stride[0] = act_stride(gate->act, s->n_embd);
+    t->stride[1] = act_stride(up->act, s->n_embd);
+}
+
+static void finish_of(const struct experts_cuda *x, const struct experts_cuda_pass *p, int direct, struct finishing *f)
+{
+    const struct expert_shape *s = &x->c.shape[p->shape];
+
+    f->control = (const control *)x->copy;
+    f->items = (const expert_item *)(x->copy + x->part_at[ITEM]);
+    f->shares = (const uint32_t *)(x->copy + x->part_at[SHARES]);
+    f->y = x->y, f->h = x->hidden;
+    f->rows = direct ? NULL : x->c.half[p->half].rows;
+    f->inter = x->c.n_nodes > 1 ? x->c.half[p->half].inter : NULL;
+    f->n_embd = s->n_embd, f->n_ff = s->n_ff;
+    f->ld_embd = x->c.ld_embd, f->ld_ff = x->c.ld_ff, f->ld_hidden = x->ld_hidden;
+    f->n_nodes = x->c.n_nodes;
+    f->stamp = (uint64_t *)(x->mapped + x->stamp_at);
+    f->arrived = x->arrived;
+}
+
+/* Products of one kind for all experts with many vectors, over the side streams; the main stream goes on when
+ * all are over. */
+static int products(struct experts_cuda *x, const struct experts_cuda_pass *p, int down)
+{
+    const struct expert_shape *s = &x->c.shape[p->shape];
+    const uint32_t *tok = (const uint32_t *)(x->copy + x->part_at[TOK]);
+    const expert_slot *slots = (const expert_slot *)(x->copy + x->part_at[SLOT]);
+    size_t mid = act_stride(type_info(s->type[EXPERT_DOWN])->act, s->n_ff);
+    int e = cudaEventRecord(x->ready, x->stream);
+
+    for (int i = 0; i < SIDES && !e; i++)
+        e = cudaStreamWaitEvent(x->side[i], x->ready, 0);
+    for (uint32_t i = 0; i < p->n_many; i++) {
+        const struct experts_cuda_many *m = &x->lists.many[i];
+        const struct expert_slot *slot = &x->lists.slot[m->slot];
+        cudaStream_t to = x->side[i % SIDES];
+        for (int k = down ? EXPERT_DOWN : EXPERT_GATE; k <= (down ? EXPERT_DOWN : EXPERT_UP) && !e; k++) {
+            const float *scale = slot->scale[k] != 1.0f ? &slots[m->slot].scale[k] : NULL;
+            int form = k == EXPERT_UP && type_info(s->type[0])->act != type_info(s->type[1])->act;
+            if (down)
+                e = matmul_cuda(s->type[k], slot->w[k], s->row_bytes[k], s->n_ff, s->n_embd, x->mid + m->first * mid,
+                                mid, NULL, m->n, scale, NULL, x->pair_y + (size_t)m->first * s->n_embd, s->n_embd, to);
+            else
+                e = matmul_cuda(s->type[k], slot->w[k], s->row_bytes[k], s->n_embd, s->n_ff, x->act[form],
+                                act_stride(type_info(s->type[k])->act, s->n_embd), tok + m->first, m->n, scale, NULL,
+                                (k == EXPERT_GATE ? x->gate : x->up) + (size_t)m->first * s->n_ff, s->n_ff, to);
+        }
+    }
+    for (int i = 0; i < SIDES && !e; i++)
+        if (!(e = cudaEventRecord(x->done[i], x->side[i])))
+            e = cudaStreamWaitEvent(x->stream, x->done[i], 0);
+    return e;
+}
+
+static int launch_many(struct experts_cuda *x, const struct experts_cuda_pass *p)
+{
+    const struct expert_shape *s = &x->c.shape[p->shape];
+    const uint32_t *row = (const uint32_t *)(x->copy + x->part_at[ROW]);
+    struct joining j = {};
+    struct finishing f = {};
+    int e = products(x, p, 0);
+
+    if (e)
+        return e;
+    j.gate = x->gate, j.up = x->up;
+    j.row = row;
+    j.h = x->hidden;
+    j.mid = x->mid;
+    j.form = type_info(s->type[EXPERT_DOWN])->act;
+    j.stride = act_stride((enum act_form)j.form, s->n_ff);
+    j.n_pairs = p->n_pairs;
+    j.n_ff = s->n_ff;
+    j.ld_hidden = x->ld_hidden;
+    j.limit = s->limit;
+    join_many<<<dim3(1, least(p->n_pairs, MOST_ROWS)), 32 * TAKE_WARPS, 0, x->stream>>>(j);
+    if ((e = cudaGetLastError()) || (e = products(x, p, 1)))
+        return e;
+    finish_of(x, p, 1, &f);
+    scatter_many<<<dim3(1, least(p->n_pairs, MOST_ROWS)), FINISH_THREADS, 0, x->stream>>>(
+        f, x->pair_y, (const experts_cuda_many *)(x->copy + x->part_at[MANY]), p->n_many, row, p->n_pairs,
+        x->c.half[p->half].rows);
+    return cudaGetLastError();
+}
+
 /* n_tokens 0: as control says, at most EXPERT_TOKENS. Slots and items: so many are copied. */
 static int launch(struct experts_cuda *x, const struct experts_cuda_pass *p, uint32_t rows_of_blocks)
 {
     const struct expert_shape *s = &x->c.shape[p->shape];
-    const struct experts_cuda_half *half = &x->c.half[p->half];
-    const struct type_info *gate = type_info(s->type[EXPERT_GATE]), *up = type_info(s->type[EXPERT_UP]);
-    int two = gate->act != up->act, e;
+    /* a decode with one node: all of a row is wanted, and goes where it belongs at once. Many vectors' results
+     * would cross the link a few bytes at a time. */
+    int e, direct = x->c.n_nodes == 1 && p->n_tokens <= EXPERT_TOKENS;
+    float *y = direct ? x->c.half[p->half].rows : x->y;
     struct expert_work work = {};
     struct taking t = {};
     struct finishing f = {};
 
-    t.from = x->mapped;
-    t.to = x->copy;
-    t.at[1] = (uint32_t)x->slot_at, t.at[2] = (uint32_t)x->item_at, t.at[3] = (uint32_t)x->shares_at;
-    t.words[0] = sizeof(control) / 8;
-    t.words[1] = p->n_slots * (uint32_t)sizeof(expert_slot) / 8;
-    t.words[2] = p->n_items * (uint32_t)sizeof(expert_item) / 8;
-    t.words[3] = (p->n_items + 1) / 2;
-    t.acts = half->acts;
-    t.ld = x->c.ld_embd;
-    t.n = s->n_embd;
-    t.n_tokens = p->n_tokens;
-    t.form[0] = gate->act;
-    t.form[1] = two ? up->act : -1;
-    t.out[0] = x->act[0], t.out[1] = x->act[1];
-    t.stride[0] = act_stride(gate->act, s->n_embd);
-    t.stride[1] = act_stride(up->act, s->n_embd);
+    take_of(x, p, &t);
     take<<<dim3((s->n_embd + 511) / 512, 1 + least(rows_of_blocks, 1024)), 32 * TAKE_WARPS, 0, x->stream>>>(t);
-    if ((e = cudaGetLastError()))
+    if ((e = cudaGetLastError()) || (p->n_many && (e = launch_many(x, p))))
         return e;
-    work.slots = (const expert_slot *)(x->copy + x->slot_at);
-    work.items = (const expert_item *)(x->copy + x->item_at);
+    work.slots = (const expert_slot *)(x->copy + x->part_at[SLOT]);
+    work.items = (const expert_item *)(x->copy + x->part_at[ITEM]);
     work.n_items = &((const control *)x->copy)->n_items;
     work.max_rows = x->c.max_rows;
     work.several = p->several;
-    if ((e = expert_gate_up_cuda(s, &work, x->act[0], t.stride[0], two ? x->act[1] : x->act[0], t.stride[1], x->tmp,
-                                 x->hidden, x->ld_hidden, x->stream)) ||
-        (e = expert_down_cuda(s, &work, x->hidden, x->ld_hidden, x->y, x->c.ld_embd, x->stream)))
+    if (p->n_items &&
+        ((e = expert_gate_up_cuda(s, &work, x->act[0], t.stride[0], t.form[1] < 0 ? x->act[0] : x->act[1], t.stride[1],
+                                  x->tmp, x->hidden, x->ld_hidden, x->stream)) ||
+         (e = expert_down_cuda(s, &work, x->hidden, x->ld_hidden, y, x->c.ld_embd, x->stream))))
         return e;
-    f.control = (const control *)x->copy;
-    f.items = work.items;
-    f.shares = (const uint32_t *)(x->copy + x->shares_at);
-    f.y = x->y, f.h = x->hidden;
-    f.rows = half->rows;
-    f.inter = x->c.n_nodes > 1 ? half->inter : NULL;
-    f.n_embd = s->n_embd, f.n_ff = s->n_ff;
-    f.ld_embd = x->c.ld_embd, f.ld_ff = x->c.ld_ff, f.ld_hidden = x->ld_hidden;
-    f.n_nodes = x->c.n_nodes;
-    f.stamp = (uint64_t *)(x->mapped + x->stamp_at);
-    f.arrived = x->arrived;
-    finish<<<dim3((s->n_embd + 4 * FINISH_THREADS - 1) / (4 * FINISH_THREADS), least(p->n_items, 256)), FINISH_THREADS,
-             0, x->stream>>>(f);
-    return cudaGetLastError();
+    finish_of(x, p, direct, &f);
+    if (direct)
+        return launch_early(finish, dim3(1), 32, x->stream, &f);
+    return launch_early(finish,
+                        dim3((s->n_embd + 4 * FINISH_THREADS - 1) / (4 * FINISH_THREADS),
+                             p->n_items ? least(p->n_items, 256) : 1),
+                        FINISH_THREADS, x->stream, &f);
 }
 
 static cudaGraphExec_t *graph_of(struct experts_cuda *x, uint32_t shape, uint32_t half, int kind)
@@ -233,7 +392,7 @@ static int record(struct experts_cuda *x, uint32_t shape, uint32_t half, int kin
 {
     uint32_t tokens = kind == KIND_ONE ? 1 : least(EXPERT_TOKENS, x->c.max_tokens);
     uint32_t rows = least(tokens * x->c.top_k, x->c.max_rows);
-    struct experts_cuda_pass p = {shape, half, kind == KIND_ONE ? 1u : 0, least(rows, x->c.max_slots), rows,
+    struct experts_cuda_pass p = {shape, half, kind == KIND_ONE ? 1u : 0, least(rows, x->c.max_slots), rows, 0, 0,
                                   kind != KIND_ONE};
     cudaGraphExec_t *to = graph_of(x, shape, half, kind);
     cudaGraph_t graph = NULL;
@@ -313,92 +472,126 @@ static uint64_t place(uint64_t *at, uint64_t bytes)
     return here;
 }
 
-static int take_memory(struct experts_cuda *x, struct err *e)
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static int take_lists(struct experts_cuda *x, uint64_t *bytes, struct err *e)
 {
     const struct experts_cuda_config *c = &x->c;
-    size_t stride[2] = {0, 0}, tmp = 0, n;
-    uint64_t at = 0, card = 0, act[2], hidden, y, tmp_at, arrived;
-    void *base, *host, *mapped;
+    const uint64_t part[PARTS] = {sizeof(control),
+                                  c->max_slots * sizeof(expert_slot),
+                                  c->max_rows * sizeof(expert_item),
+                                  (c->max_rows + 1) * sizeof(uint32_t),
+                                  c->max_slots * sizeof(experts_cuda_many),
+                                  (c->max_rows + 1) * sizeof(uint32_t),
+                                  (c->max_rows + 1) * sizeof(uint32_t)};
+    void *host, *mapped;
     int rc;
 
-    for (uint32_t i = 0; i < c->n_shapes; i++) {
-        for (int f = 0; f < 2; f++) {
-            n = act_stride(type_info(c->shape[i].type[f])->act, c->shape[i].n_embd);
-            stride[f] = n > stride[f] ? n : stride[f];
-        }
-        n = expert_cuda_tmp(&c->shape[i], c->max_rows);
-        tmp = n > tmp ? n : tmp;
-    }
-    place(&at, sizeof(control));
-    x->slot_at = place(&at, c->max_slots * sizeof(expert_slot));
-    x->item_at = place(&at, c->max_rows * sizeof(expert_item));
-    x->shares_at = place(&at, (c->max_rows + 1) * sizeof(uint32_t));
-    x->stamp_at = place(&at, sizeof(uint64_t));
-    if ((rc = card_shared(c->card, at, "the lists of a pass", &host, &mapped, e)))
+    *bytes = 0;
+    for (int i = 0; i < PARTS; i++)
+        x->part_at[i] = place(bytes, part[i]);
+    x->stamp_at = place(bytes, sizeof(uint64_t));
+    if ((rc = card_shared(c->card, *bytes, "the lists of a pass", &host, &mapped, e)))
         return rc;
     x->host = (uint8_t *)host;
     x->mapped = (uint8_t *)mapped;
-    x->lists.slot = (expert_slot *)(x->host + x->slot_at);
-    x->lists.item = (expert_item *)(x->host + x->item_at);
-    x->lists.shares = (uint32_t *)(x->host + x->shares_at);
-    x->ld_hidden = (c->ld_ff + 3) & ~3u;
-    place(&card, at);
-    for (int f = 0; f < 2; f++)
-        act[f] = place(&card, c->max_tokens * stride[f]);
-    hidden = place(&card, (uint64_t)c->max_rows * x->ld_hidden * sizeof(float));
-    y = place(&card, (uint64_t)c->max_rows * c->ld_embd * sizeof(float));
-    tmp_at = place(&card, tmp * sizeof(float));
-    arrived = place(&card, sizeof *x->arrived);
-    if ((rc = card_alloc(c->card, card, "a pass of its experts", &base, e)))
-        return rc;
-    x->copy = (uint8_t *)base;
-    for (int f = 0; f < 2; f++)
-        x->act[f] = x->copy + act[f];
-    x->hidden = (float *)(x->copy + hidden);
-    x->y = (float *)(x->copy + y);
-    x->tmp = (float *)(x->copy + tmp_at);
-    x->arrived = (unsigned *)(x->copy + arrived);
-    rc = cudaMemsetAsync(x->copy, 0, card, x->stream);
-    return rc ? failed(x, rc, "clearing memory", e) : 0;
-}
-
-static int load_kernels(struct experts_cuda *x, struct err *e)
-{
-    for (uint32_t i = 0; i < x->c.n_shapes; i++)
-        for (int m = 0; m < EXPERT_MATS; m++) {
-            const struct dot_cuda_type *t = dot_cuda_type(x->c.shape[i].type[m]);
-            int rc = t ? t->load() : (int)cudaErrorInvalidValue;
-            if (rc)
-                return failed(x, rc, "loading kernels", e);
-        }
+    x->lists.slot = (expert_slot *)(x->host + x->part_at[SLOT]);
+    x->lists.item = (expert_item *)(x->host + x->part_at[ITEM]);
+    x->lists.shares = (uint32_t *)(x->host + x->part_at[SHARES]);
+    x->lists.many = (experts_cuda_many *)(x->host + x->part_at[MANY]);
+    x->lists.tok = (uint32_t *)(x->host + x->part_at[TOK]);
+    x->lists.row = (uint32_t *)(x->host + x->part_at[ROW]);
     return 0;
 }
 
-/* A pass without items through every graph, and through launches: the first launch of a kernel waits for
- * whatever runs. */
+static int take_memory(struct experts_cuda *x, struct err *e)
+{
+    const struct experts_cuda_config *c = &x->c;
+    uint64_t rows = c->max_rows, many = c->max_tokens > EXPERT_TOKENS ? rows : 0;
+    size_t stride[EXPERT_MATS] = {0, 0, 0}, tmp = 0;
+    uint64_t lists, card = 0;
+    void *base;
+    int rc = take_lists(x, &lists, e);
+
+    if (rc)
+        return rc;
+    for (uint32_t i = 0; i < c->n_shapes; i++) {
+        const struct expert_shape *s = &c->shape[i];
+        for (int k = 0; k < EXPERT_MATS; k++)
+            stride[k] = larger(stride[k], act_stride(type_info(s->type[k])->act, k == EXPERT_DOWN ? s->n_ff : s->n_embd));
+        tmp = larger(tmp, expert_cuda_tmp(s, c->max_rows));
+    }
+    x->ld_hidden = (c->ld_ff + 3) & ~3u;
+    const struct {
+        void **to;
+        uint64_t bytes;
+    } part[] = {{(void **)&x->copy, lists},
+                {(void **)&x->act[0], c->max_tokens * stride[0]},
+                {(void **)&x->act[1], c->max_tokens * stride[1]},
+                {(void **)&x->hidden, rows * x->ld_hidden * sizeof(float)},
+                {(void **)&x->y, c->n_nodes > 1 || many ? rows * c->ld_embd * sizeof(float) : 0},
+                {(void **)&x->tmp, tmp * sizeof(float)},
+                {(void **)&x->gate, many * c->ld_ff * sizeof(float)},
+                {(void **)&x->up, many * c->ld_ff * sizeof(float)},
+                {(void **)&x->mid, many * stride[EXPERT_DOWN]},
+                {(void **)&x->pair_y, many * c->ld_embd * sizeof(float)},
+                {(void **)&x->arrived, sizeof *x->arrived}};
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+        place(&card, part[i].bytes);
+    if ((rc = card_alloc(c->card, card, "a pass of its experts", &base, e)))
+        return rc;
+    card = 0;
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+        *part[i].to = (uint8_t *)base + place(&card, part[i].bytes);
+    rc = cudaMemsetAsync(base, 0, card, x->stream);
+    return rc ? failed(x, rc, "clearing memory", e) : 0;
+}
+
+/* One pass to its end. */
+static int first_pass(struct experts_cuda *x, const struct experts_cuda_pass *p, struct err *e)
+{
+    time_t end = time(NULL) + WARM_S;
+    int rc = experts_cuda_run(x, p, e);
+
+    while (!rc && !(rc = experts_cuda_poll(x, e)))
+        if (time(NULL) > end)
+            return err_set(e, -EIO, "%s: the first pass does not end within %d s", card_name(x->c.card), WARM_S);
+    return rc < 0 ? rc : 0;
+}
+
+/* Passes of whose rows none is wanted through every graph, and through launches: the first launch of a kernel
+ * waits for whatever runs. */
 static int warm(struct experts_cuda *x, struct err *e)
 {
-    uint32_t many = x->c.max_tokens;
+    const uint32_t most = x->c.max_tokens, pairs = EXPERTS_CUDA_FEW + 1;
 
-    for (uint32_t i = 0; i < x->c.n_shapes * EXPERTS_CUDA_HALVES; i++)
-        for (uint32_t n = 1; n <= 3; n++) {
-            struct experts_cuda_pass p = {i / EXPERTS_CUDA_HALVES, i % EXPERTS_CUDA_HALVES, n < 3 ? n : many, 0, 0,
-                                          n > 1};
-            time_t end = time(NULL) + WARM_S;
-            int rc;
-            if (p.n_tokens > many)
-                continue;
-            if (p.n_tokens > EXPERT_TOKENS) /* grids are never empty */
-                p.n_slots = p.n_items = 1;
-            memset(x->lists.item, 0, sizeof *x->lists.item);
-            if ((rc = experts_cuda_run(x, &p, e)))
-                return rc;
-            while (!(rc = experts_cuda_poll(x, e)))
-                if (time(NULL) > end)
-                    return err_set(e, -EIO, "%s: the first pass does not end within %d s", card_name(x->c.card), WARM_S);
-            if (rc < 0)
+    memset(x->lists.item, 0, sizeof *x->lists.item);
+    x->lists.item[0].n_tok = 1; /* its row in the outbox is no call's */
+    x->lists.shares[0] = 0;
+    for (int k = 0; k < EXPERT_MATS; k++) {
+        x->lists.slot[0].w[k] = x->c.weights;
+        x->lists.slot[0].scale[k] = 1;
+    }
+    for (uint32_t i = 0; i < pairs && most >= pairs; i++)
+        x->lists.tok[i] = x->lists.row[i] = i;
+    for (uint32_t s = 0; s < x->c.n_shapes; s++) {
+        for (uint32_t i = 0; i < EXPERTS_CUDA_HALVES * KINDS; i++) {
+            struct experts_cuda_pass p = {s, i / KINDS, 1 + i % KINDS, 0, 0, 0, 0, 0};
+            int rc = p.n_tokens > most ? 0 : first_pass(x, &p, e);
+            if (rc)
                 return rc;
         }
+        for (int several = 0; several < 2 && most >= pairs; several++) {
+            struct experts_cuda_pass p = {s, 0, most, 1, 1, 1, pairs, several};
+            int rc;
+            x->lists.many[0] = {0, 0, pairs, 0};
+            if ((rc = first_pass(x, &p, e)))
+                return rc;
+        }
+    }
     return 0;
 }
 
@@ -416,8 +609,17 @@ int experts_cuda_open(const struct experts_cuda_config *c, struct experts_cuda *
         return err_set(e, -ENOMEM, "no memory");
     if ((rc = cudaStreamCreateWithFlags(&x->stream, cudaStreamNonBlocking)))
         return failed(x, rc, "a stream", e);
-    if ((rc = take_memory(x, e)) || (rc = load_kernels(x, e)))
+    for (int i = 0; i < SIDES && !rc; i++)
+        if (!(rc = cudaStreamCreateWithFlags(&x->side[i], cudaStreamNonBlocking)))
+            rc = cudaEventCreateWithFlags(&x->done[i], cudaEventDisableTiming);
+    if (!rc)
+        rc = cudaEventCreateWithFlags(&x->ready, cudaEventDisableTiming);
+    if (rc)
+        return failed(x, rc, "streams", e);
+    if ((rc = take_memory(x, e)))
         return rc;
+    if ((rc = products_load_cuda()))
+        return failed(x, rc, "loading kernels", e);
     for (uint32_t s = 0; s < c->n_shapes; s++)
         for (uint32_t h = 0; h < EXPERTS_CUDA_HALVES; h++)
             for (int k = 0; k < KINDS; k++)

@@ -1,6 +1,7 @@
 /* A worker's pass on a card: vectors from mapped memory to operands, gate and up, down, rows to mapped memory,
- * and a stamp there that says so. A decode's pass is one graph, replayed; a prompt's is four launches. Which
- * experts, vectors and rows is data, read by the first of them.
+ * and a stamp there that says so. A decode's pass is one graph, replayed; a prompt's is launched, its experts
+ * with many vectors as products of their own (kernels/gemm). Which experts, vectors and rows is data, read by
+ * the first launch.
  *
  * Plain values in, launches out: it knows no process and no protocol. Order: open; fill in the lists; run; poll
  * until it is over; again. One thread. Every kernel is loaded and was launched when open returns, and nothing
@@ -32,19 +33,28 @@ struct experts_cuda_config {
     uint32_t top_k;
     uint32_t ld_embd, ld_ff; /* floats from a vector, an intermediate or a result to the next in the arenas */
     uint32_t n_nodes;        /* 1: intermediates stay on the card */
+    const void *weights;     /* on the card, any bytes, as many as the largest matrix: for the first launches */
 };
-/* Filled in by the host before a run, in memory that the card reads. slot: max_slots. item: max_rows, each of
- * at most EXPERT_TOKENS vectors; shares[i]: a bit for each share of item i that is wanted (1: all, with one
- * node). */
+/* An expert with more than EXPERTS_CUDA_FEW vectors (with so many both ways take as long): pairs
+ * [first, first + n) of tok[] and row[]. Others are items, one for EXPERT_TOKENS vectors. */
+enum { EXPERTS_CUDA_FEW = 2 * EXPERT_TOKENS };
+struct experts_cuda_many {
+    uint32_t slot, first, n, shares;
+};
+/* Filled in by the host before a run, in memory that the card reads. slot, many: max_slots. item, tok, row:
+ * max_rows. shares[i], many[i].shares: a bit for each share of item i that is wanted (1: all, with one node). */
 struct experts_cuda_lists {
     struct expert_slot *slot;
     struct expert_item *item;
     uint32_t *shares;
+    struct experts_cuda_many *many;
+    uint32_t *tok, *row;
 };
 struct experts_cuda_pass {
     uint32_t shape, half;
     uint32_t n_tokens, n_slots, n_items;
-    int several; /* an item has more than one vector */
+    uint32_t n_many, n_pairs; /* many items, and all their pairs; 0 if n_tokens <= EXPERT_TOKENS */
+    int several;              /* one of n_items has more than one vector */
 };
 
 struct experts_cuda;

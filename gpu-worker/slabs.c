@@ -59,7 +59,7 @@ static void *work(void *arg)
         if (register_node(s, k, &bytes))
             return NULL;
     if (!atomic_load_explicit(&s->quit, memory_order_relaxed))
-        ctl_sendf(s->ctl, CTL_LOG, 2, "%s: %.2f GiB of the experts' memory registered in %.2f s", card_name(s->card),
+        ctl_sendf(s->ctl, CTL_LOG, 3, "%s: %.2f GiB of the experts' memory registered in %.2f s", card_name(s->card),
                   (double)bytes / (1u << 30), (double)(now_ns() - start) * 1e-9);
     return NULL;
 }

@@ -175,7 +175,7 @@ static void *follow(void *arg)
     if (copies_open(u->card, u->m, u->pool, u->slabs, &u->copies, &e))
         die(u, &e);
     if (copies_link(u->copies) > 0)
-        ctl_sendf(u->ctl, CTL_LOG, 2, "%s: the link takes %.1f GB/s", card_name(u->card), copies_link(u->copies) * 1e-9);
+        ctl_sendf(u->ctl, CTL_LOG, 3, "%s: the link takes %.1f GB/s", card_name(u->card), copies_link(u->copies) * 1e-9);
     while (!atomic_load_explicit(&u->quit, memory_order_acquire)) {
         int moved = confirm(u) + land(u);
         if (order_take(&u->m->g, u->orders, u->next, &o)) {

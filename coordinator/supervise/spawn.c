@@ -175,7 +175,7 @@ int spawn_wait_ready(struct worker *w, struct err *e)
             close(got_fd);
         if (m.kind == CTL_READY)
             return 0;
-        if (m.kind == CTL_LOG)
+        if (m.kind == CTL_LOG && m.a <= 2)
             fprintf(stderr, "conclave: %s: %s\n", w->name, m.text);
         if (m.kind == CTL_ERROR)
             return err_set(e, -EIO, "%s: %s", w->name, m.text);
