@@ -1125,6 +1125,9 @@ static void choose_drafts(struct engine *en)
         return;
     if (!en->m->n_nextn || away(en) || o->record_routes)
         en->drafts = 0;
+    if (en->drafts)
+        note(en, "drafts: the NextN block can draft %u tokens for a step%s", en->drafts,
+             o->drafts_asked ? "" : ", and does where that is measured to pay");
     if (!en->m->n_nextn && o->drafts_asked)
         fprintf(stderr, "conclave: --draft: this file has no NextN block, nothing is drafted\n");
     else if (!en->drafts && o->drafts_asked)

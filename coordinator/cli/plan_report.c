@@ -1,6 +1,8 @@
 /* One screen: what goes where, what was measured, what follows. */
 #include "coordinator/cli/plan_report.h"
 
+#include "coordinator/engine.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -192,12 +194,26 @@ static void expected(const struct plan_report *r)
     putchar('\n');
 }
 
+/* Not in the figures below: how often a draft is right is known only while running. */
+static void drafts(const struct model *m)
+{
+    const struct model_layer *l = &m->layer[m->n_layers - 1];
+
+    if (!m->n_nextn)
+        return;
+    printf("drafts     a NextN block, %s of experts more; run drafts as many tokens as pay, at most %d a step: k with the\n"
+           "           largest (1 + a1 + a1 a2 + ...) / (a step of 1 + k tokens + k drafts), aj: part of drafts at place j\n"
+           "           that are right, all measured while running, against 1 / (a step of one token) with none\n",
+           size(l->expert_bytes * l->n_experts), DRAFTS_MOST);
+}
+
 void plan_report_print(const struct plan_report *r)
 {
     const struct model *m = r->look->m;
 
     printf("model      %s: %u layers of %u experts, %u used; an expert is %s\n", model_arch_name(m), r->expert_layers,
            m->n_experts, m->top_k, size(r->expert_bytes / r->experts));
+    drafts(m);
     memory_line(r->look->memory);
     where(r);
     if (!r->measured)

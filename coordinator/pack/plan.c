@@ -84,7 +84,7 @@ static uint32_t tensor_of(const struct gguf *g, const struct model_matrix *x)
 static void mark_experts(const struct model *m, uint8_t *by)
 {
     for (uint32_t il = 0; il < m->n_layers; il++)
-        for (int k = 0; k < N_MATS; k++)
+        for (int k = 0; m->layer[il].n_experts && k < N_MATS; k++)
             by[tensor_of(m->g, &m->layer[il].expert[k])] = 1;
 }
 
@@ -195,9 +195,9 @@ static void fill_layers(struct pack_plan *p, const uint32_t *at)
         struct pack_layer *l = &p->layer[il];
         struct expert_layer *s = &p->shape[il];
 
-        l->n_experts = s->n_experts = p->m->n_experts;
+        l->n_experts = s->n_experts = p->m->layer[il].n_experts;
         s->packed = 1;
-        for (int k = 0; k < N_MATS; k++) {
+        for (int k = 0; l->n_experts && k < N_MATS; k++) {
             const struct model_matrix *x = &p->m->layer[il].expert[k];
             uint32_t t = tensor_of(p->m->g, x);
             uint64_t skip = x->file_offset - gguf_tensor_at(p->m->g, t)->file_offset;

@@ -70,6 +70,8 @@ first = {"name": "one token", "text": "The"}
 for n_ctx, n in ((24, -1), (25, -1), (40, 7), (12, 1), (12, 0)):
     texts = [run(first, "-c", n_ctx, "-n", n, "--temp", 0, "--draft", d, "--ignore-eos") for d in (0, 1, 4)]
     check(all(t and t[0] == texts[0][0] for t in texts), "-c %d -n %d: other texts: %s" % (n_ctx, n, [t and t[0] for t in texts]))
+p = conclave("plan", "-m", MODEL, "--no-measure")
+check(p.returncode == 0 and b"drafts     a NextN block" in p.stdout and b"a1 a2" in p.stdout, "plan: %s %s" % (p.stdout, p.stderr))
 p = conclave("run", "-m", DEMO + "/story-moe-q4_k_m.gguf", "-p", "The", "-n", 4, "--draft", 2)
 check(p.returncode == 0 and b"no NextN block" in p.stderr, "a model without the block: %s" % p.stderr)
 p = conclave("run", "-m", MODEL, "-p", "The", "-n", 4, "--draft", 17)

@@ -138,4 +138,16 @@ check(mixed.ok and (mixed.hash(), mixed.hash(True)) == MIXED, "mixed types: hash
 for args in (("--batch", 1, "-t", 1), ("--batch", 7, "--nodes", 2), ("--ram", "40K")):
     r = Eval(path, tokens, "--kv", "f32", *args, nextn=True)
     check(r.ok and r.logits == mixed.logits and r.nextn == mixed.nextn, "mixed types %s: %s" % (args, r.error()))
+# a pack, whose first layers have no blocks; routes of the layers that choose
+pack = os.path.join(folder.name, "pack")
+p = conclave("pack", "-m", MODEL, "-o", pack, "--nodes", 2)
+check(p.returncode == 0, "pack: %s" % p.stderr)
+for nodes in (1, 2):
+    r = Eval(pack, tokens, "--kv", "f32", "--nodes", nodes, "--verify", nextn=True)
+    check(r.ok and r.logits == base.logits and r.nextn == base.nextn, "pack, %d nodes: %s" % (nodes, r.error()))
+routes = os.path.join(folder.name, "routes.npy")
+p = conclave("eval", "-m", MODEL, "--tokens", ",".join(map(str, tokens)), "--record-routes", routes)
+check(p.returncode == 0, "routes: %s" % p.stderr)
+with open(routes, "rb") as f:
+    check(b"'shape': (%d, 3, 2)" % len(tokens) in f.read(128), "routes: another shape")
 check.end()
