@@ -315,6 +315,8 @@ static int step_on_card(struct host *h, uint64_t number, const struct step *s)
     int rc;
 
     hits_begin(h->c.hits, &changed, &n);
+    if (fault_due(FAULT_ERROR))
+        trunk_card_break();
     rc = trunk_card_begin(h->trunk, s, changed, n, hits_entries(h->c.hits), &h->e);
     fault_pass(FAULT_STEP);
     timeline_end(t, TIMELINE_TRUNK, TIMELINE_LAUNCH, traced, number, s->n_tokens, 0);
@@ -335,6 +337,8 @@ static int step_on_team(struct host *h, struct team *t, const struct step *s)
 
     hits_begin(h->c.hits, NULL, NULL);
     fault_pass(FAULT_STEP);
+    if (fault_due(FAULT_ERROR))
+        return err_set(&h->e, -EIO, "an error was asked for (CONCLAVE_DIE)");
     logits = exec_step(h->exec, t, s);
     if (s->n_out && fault_due(FAULT_LOGITS)) {
         memcpy(answer_logits(h->answers), logits, h->g.n_vocab / 2 * sizeof *logits);

@@ -48,6 +48,8 @@ int trunk_card_begin(struct trunk_card *t, const struct step *s, const uint32_t 
 int trunk_card_poll(struct trunk_card *t, struct err *e);
 /* From any thread: a step that waits for others gives up. */
 void trunk_card_stop(struct trunk_card *t);
+/* Tests: a kernel that faults is launched; all that comes after it fails. */
+void trunk_card_break(void);
 /* What a layer chose in the last step: ids (tokens, used), and how many each. NULL: it has no experts. */
 const uint32_t *trunk_card_choice(const struct trunk_card *t, uint32_t layer, uint32_t *used);
 

@@ -221,6 +221,15 @@ void trunk_card_stop(struct trunk_card *t)
 {
     calls_cuda_stop(t->calls);
 }
+/* One thread writes to where nothing is mapped. */
+__global__ void fault_kernel(void)
+{
+    *(volatile uint32_t *)8 = 1;
+}
+void trunk_card_break(void)
+{
+    fault_kernel<<<1, 1>>>();
+}
 const uint32_t *trunk_card_choice(const struct trunk_card *t, uint32_t layer, uint32_t *used)
 {
     *used = t->used[layer];

@@ -28,6 +28,10 @@ void trunk_card_stop(struct trunk_card *t)
 {
     (void)t;
 }
+void trunk_card_break(void)
+{
+    abort();
+}
 const uint32_t *trunk_card_choice(const struct trunk_card *t, uint32_t layer, uint32_t *used)
 {
     (void)t, (void)layer, (void)used;

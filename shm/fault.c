@@ -12,7 +12,7 @@
 
 static const char *const name[N_FAULT_POINTS] = {
     "",       "ready", "step", "publish", "head", "sum",    "retire",   "logits",
-    "answer", "stage", "rows", "item",    "ring", "upload", "down",   "uploaded", "error"};
+    "answer", "stage", "rows", "item",    "ring", "upload", "down",   "uploaded", "fault"};
 
 enum fault_point fault_armed;
 static unsigned long fatal_passage;

@@ -23,7 +23,7 @@ enum fault_point { /* a name each, in fault.c */
     FAULT_UPLOAD,    /* half of an expert is copied; it dies when an item or a step comes */
     FAULT_DOWN,      /* ... on its way to RAM; the same */
     FAULT_UPLOADED,  /* all is copied, the order is not answered; the same */
-    FAULT_ERROR,     /* a pass over items: an error as of a kernel that faults; on a real card one that does */
+    FAULT_ERROR,     /* "fault": a pass over items, or a step: on a card a kernel that faults, else an error like it */
     N_FAULT_POINTS
 };
 
