@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/common.h"
 #include "coordinator/cli/escape.h"
 #include "coordinator/cli/output.h"
+#include "coordinator/cli/sample_flags.h"
 #include "coordinator/cli/stop.h"
 #include "coordinator/cli/value.h"
 #include "coordinator/draft/decode.h"
@@ -24,14 +24,9 @@ struct run_flags {
     uint32_t n_ctx;
     int64_t n_predict; /* -1: no limit */
     int64_t draft;     /* -1: as many as pay */
-    /* sampling, as typed */
-    double temp, top_p, min_p, repeat, frequency, presence;
-    int64_t top_k, last_n;
-    uint64_t seed; /* all ones (-1): choose one */
 };
 
 #define AT(x) offsetof(struct run_flags, x)
-#define TINY 1e-9 /* a repeat penalty must be above 0 */
 static const struct flag run_table[] = {
     {.name = "prompt",
      .letter = 'p',
@@ -95,77 +90,13 @@ static const struct flag run_table[] = {
      .at = AT(warm_first),
      .help = "where not all experts fit: read those that earlier runs used most before the first token, "
              "with a bar, and not beside it"},
-    {.name = "temp|temperature",
-     .arg = "T",
-     .group = "sampling",
-     .kind = FLAG_F64,
-     .at = AT(temp),
-     .low = -1e6,
-     .high = 1e6,
-     .help = "temperature; 0 and less: always the most likely token"},
-    {.name = "top-k",
-     .arg = "N",
-     .kind = FLAG_I64,
-     .at = AT(top_k),
-     .min = INT32_MIN,
-     .max = INT32_MAX,
-     .help = "choose among the N most likely; 0: off"},
-    {.name = "top-p",
-     .arg = "P",
-     .kind = FLAG_F64,
-     .at = AT(top_p),
-     .low = 0,
-     .high = 1e6,
-     .help = "choose among the most likely that make up P; 1: off"},
-    {.name = "min-p",
-     .arg = "P",
-     .kind = FLAG_F64,
-     .at = AT(min_p),
-     .low = 0,
-     .high = 1,
-     .help = "leave out what is less than P times as likely as the first; 0: off"},
-    {.name = "repeat-penalty",
-     .arg = "R",
-     .kind = FLAG_F64,
-     .at = AT(repeat),
-     .low = TINY,
-     .high = 1e6,
-     .range = "above 0",
-     .help = "make tokens that were there less likely; 1: off"},
-    {.name = "repeat-last-n",
-     .arg = "N",
-     .kind = FLAG_I64,
-     .at = AT(last_n),
-     .min = -1,
-     .max = INT32_MAX,
-     .help = "tokens that penalties look back on; 0: off, -1: all"},
-    {.name = "frequency-penalty",
-     .arg = "F",
-     .kind = FLAG_F64,
-     .at = AT(frequency),
-     .low = -1e6,
-     .high = 1e6,
-     .help = "the more often, the less likely; 0: off"},
-    {.name = "presence-penalty",
-     .arg = "F",
-     .kind = FLAG_F64,
-     .at = AT(presence),
-     .low = -1e6,
-     .high = 1e6,
-     .help = "less likely if it was there at all; 0: off"},
-    {.name = "seed",
-     .letter = 's',
-     .arg = "N",
-     .kind = FLAG_BITS64,
-     .at = AT(seed),
-     .shown = "-1: one is chosen, and printed",
-     .help = "the same seed, settings, model and text give the same answer on every machine"},
     {.kind = 0},
 };
 
 struct run {
     struct engine_flags engine;
     struct run_flags flags;
+    struct sample_flags sampling;
     struct sample_settings settings;
     struct sample_bias *never; /* with --ignore-eos */
     struct model *m;           /* for the tokenizer, before the engine opens its own */
@@ -185,48 +116,6 @@ struct run {
 };
 
 /* ---- before the engine ---- */
-
-static void defaults(struct run_flags *f)
-{
-    struct sample_settings s;
-
-    sample_defaults(&s);
-    *f = (struct run_flags){
-        .n_predict = -1,
-        .draft = -1,
-        .temp = s.temp,
-        .top_k = s.top_k,
-        .top_p = s.top_p,
-        .min_p = s.min_p,
-        .repeat = s.repeat,
-        .last_n = s.last_n,
-        .frequency = s.frequency,
-        .presence = s.presence,
-        .seed = UINT64_MAX,
-    };
-}
-
-static int settings_of(const struct run_flags *f, struct sample_settings *s, struct err *e)
-{
-    uint32_t chosen;
-
-    sample_defaults(s);
-    s->temp = f->temp;
-    s->top_k = (int)f->top_k;
-    s->top_p = f->top_p;
-    s->min_p = f->min_p;
-    s->repeat = f->repeat;
-    s->last_n = (int)f->last_n;
-    s->frequency = f->frequency;
-    s->presence = f->presence;
-    s->seed = f->seed;
-    if (s->seed == UINT64_MAX) {
-        if (getrandom(&chosen, sizeof chosen, 0) != sizeof chosen)
-            return err_set(e, -EIO, "no random number for a seed; give one with --seed N");
-        s->seed = chosen;
-    }
-    return sample_check(s, e);
-}
 
 static int read_prompt(struct run *r, struct err *e)
 {
@@ -344,23 +233,6 @@ static int answer(struct run *r, struct err *e)
             return 0;
         }
     }
-}
-
-static void print_settings(const struct run *r)
-{
-    const struct sample_settings *s = &r->settings;
-
-    fprintf(stderr, "conclave: kv %s, ", kv_name(r->engine.kv));
-    if (s->temp <= 0)
-        fprintf(stderr, "temp %g: the most likely token", s->temp);
-    else
-        fprintf(stderr, "temp %g, top-k %d, top-p %g, min-p %g, seed %llu", s->temp, s->top_k,
-                s->top_p, s->min_p, (unsigned long long)s->seed);
-    if (s->repeat != 1 || s->frequency != 0 || s->presence != 0)
-        fprintf(stderr,
-                ", repeat-penalty %g, frequency-penalty %g, presence-penalty %g over %d tokens",
-                s->repeat, s->frequency, s->presence, s->last_n);
-    fputc('\n', stderr);
 }
 
 static double per_second(uint64_t n, double seconds)
@@ -545,7 +417,7 @@ static int go_on(struct run *r, struct engine *en, struct err *e)
     rc = check_in_engine(r, e);
     if (rc)
         return 1;
-    print_settings(r);
+    sample_flags_print(r->engine.kv, &r->settings);
     if (!r->flags.no_echo && write_text(r, r->text, r->text_n, e))
         return 1;
     engine_stats(en, &s[0]);
@@ -581,26 +453,29 @@ static int body(struct engine *en, void *arg, struct err *e)
 
 int cmd_run(int argc, char **argv)
 {
-    struct run r = {0};
+    struct run r = {.flags = {.n_predict = -1, .draft = -1}};
     struct args a = {
         .verb = "run",
         .about = "go on from a text",
         .usage = "-m MODEL [-p TEXT | -f FILE | < TEXT] [flags]",
         .notes = engine_flags_notes,
         .foreign = 1,
-        .part = {{run_table, &r.flags}, {engine_flag_table, &r.engine}, {engine_run_table, &r.engine}},
+        .part = {{run_table, &r.flags},
+                 {sample_flag_table, &r.sampling},
+                 {engine_flag_table, &r.engine},
+                 {engine_run_table, &r.engine}},
     };
     struct engine_options o = {0};
     struct err e = {0};
     int status;
 
-    defaults(&r.flags);
+    sample_flags_init(&r.sampling);
     engine_flags_init(&r.engine);
     if (args_parse(&a, argc, argv, &status))
         return status;
     if (r.flags.prompt && r.flags.file)
         return args_usage("run", "-p and -f exclude each other; give one of them");
-    if (settings_of(&r.flags, &r.settings, &e))
+    if (sample_flags_settings(&r.sampling, &r.settings, &e))
         return args_usage("run", "%s", e.msg);
     status = 1;
     if (engine_flags_open(&r.engine, NULL, &e) || prepare(&r, &e) ||
