@@ -151,37 +151,7 @@ int call_add_json(struct answer *a, const char *name, size_t name_n, const char 
     return is_object ? add_call(a, name, name_n, id, id_n, args, n) : CALL_BROKEN;
 }
 
-/* ---- where JSON ends ---- */
-
-/* Behind the value at s[p], which is JSON that was parsed. */
-static size_t value_end(const char *s, size_t n, size_t p)
-{
-    size_t depth = 0;
-    int in_string = 0;
-
-    for (; p < n; p++) {
-        char c = s[p];
-
-        if (in_string) {
-            if (c == '\\')
-                p++;
-            else if (c == '"' && (in_string = 0, !depth))
-                return p + 1;
-        } else if (c == '"') {
-            in_string = 1;
-        } else if (c == '{' || c == '[') {
-            depth++;
-        } else if (c == '}' || c == ']') {
-            if (!depth)
-                return p;
-            if (!--depth)
-                return p + 1;
-        } else if (!depth && (c == ',' || strchr(" \t\r\n", c))) {
-            return p;
-        }
-    }
-    return n;
-}
+/* ---- bytes of JSON ---- */
 
 static size_t skip(const char *s, size_t n, size_t p, const char *what)
 {
@@ -197,7 +167,7 @@ static int member(const char *s, size_t n, const char *key, const char **v, size
     int found = 0;
 
     while (p < n && s[p] == '"') {
-        size_t end = value_end(s, n, p), from = skip(s, n, end, " \t\r\n:"), to = value_end(s, n, from);
+        size_t end = json_value_end(s, n, p), from = skip(s, n, end, " \t\r\n:"), to = json_value_end(s, n, from);
 
         if (end - p == len + 2 && !memcmp(s + p + 1, key, len)) {
             *v = s + from; /* the last one counts */
@@ -674,7 +644,7 @@ static int mistral_list(struct cursor *c)
         rc = CALL_BROKEN;
     p = skip(s, n, 1, " \t\r\n");
     for (size_t i = 0; rc > 0 && i < json_root(d)->n; i++) {
-        size_t end = value_end(s, n, p);
+        size_t end = json_value_end(s, n, p);
 
         rc = add_object(c->a, &json_root(d)->items[i], s + p, end - p);
         p = skip(s, n, end, " \t\r\n,");

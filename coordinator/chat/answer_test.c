@@ -217,6 +217,8 @@ static const struct {
      "<parameter=e>\n1\n</parameter>\n<parameter=x>\n1\n</parameter>\n<parameter=u>\n2.5\n</parameter>\n<parameter=b>\nNone\n</parameter>\n"
      "</function>\n</tool_call>", "", "",
      {"f {\"s\": \"1\", \"n\": 2, \"any\": [1], \"e\": \"1\", \"x\": 1, \"u\": \"2.5\", \"b\": null}"}},
+    {"a number and a quote is a string", CHAT_QWEN_XML, CHAT_AUTO, 0, "<function=f>\n<parameter=k>\n7\"\n</parameter>\n</function>", "", "",
+     {"f {\"k\": \"7\\\"\"}"}},
     {"the last of equal parameters", CHAT_QWEN_XML, CHAT_AUTO, 0,
      "<function=f>\n<parameter=s>\na\n</parameter>\n<parameter=n>\n1\n</parameter>\n<parameter=s>\nb\n</parameter>\n</function>", "", "",
      {"f {\"s\": \"b\", \"n\": 1}"}},

@@ -262,6 +262,51 @@ static int refuse(struct reader *r, yajl_handle h, size_t at)
     return rc;
 }
 
+static int is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+size_t json_value_end(const char *text, size_t n, size_t p)
+{
+    size_t depth = 0;
+    int in_string = 0;
+
+    if (!strchr("\"[{", text[p]) || !text[p]) { /* a number or a word */
+        while (p < n && !is_space(text[p]) && !strchr("\"[]{},:", text[p]))
+            p++;
+        return p;
+    }
+    for (; p < n; p++) {
+        char c = text[p];
+
+        if (in_string) {
+            p += c == '\\';
+            in_string = c != '"';
+        } else {
+            in_string = c == '"';
+            depth += c == '{' || c == '[';
+            depth -= c == '}' || c == ']';
+        }
+        if (!in_string && !depth)
+            return p + 1;
+    }
+    return n;
+}
+
+/* yajl takes the beginning of a token behind the value for nothing: '7 "', '[1] tr'. */
+static int check_end(struct reader *r, const char *text, size_t n)
+{
+    size_t p = 0;
+
+    while (p < n && is_space(text[p]))
+        p++;
+    for (p = json_value_end(text, n, p); p < n; p++)
+        if (!is_space(text[p]))
+            return err_set(r->e, -EINVAL, "%s: byte %zu: not JSON: something behind the value", r->name, p);
+    return 0;
+}
+
 static int read_events(struct reader *r, const char *text, size_t n)
 {
     static const yajl_callbacks on = {
@@ -292,6 +337,8 @@ static int read_events(struct reader *r, const char *text, size_t n)
         rc = r->e && r->e->code ? r->e->code : -EINVAL; /* the line is written */
     else if (s != yajl_status_ok)
         rc = refuse(r, h, at);
+    else
+        rc = check_end(r, text, n);
     yajl_free(h);
     return rc;
 }

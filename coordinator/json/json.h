@@ -55,3 +55,7 @@ int json_i64(const struct json *j, int64_t *out);
 int json_u64(const struct json *j, uint64_t *out);
 /* 0, or -EINVAL: no number. Beyond the range of a double: infinite. */
 int json_f64(const struct json *j, double *out);
+
+/* Where the value that begins at text[p] (p < n) ends, in JSON that was parsed: its bytes can be passed on as
+ * they are. */
+size_t json_value_end(const char *text, size_t n, size_t p);

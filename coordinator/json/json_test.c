@@ -126,6 +126,10 @@ static void test_refusals(void)
         {"{\"a\" 1}", 7, 5}, {"\"\\x\"", 4, 2},   {"// c\n1", 6, 0},
         {"[1, \0 2]", 8, 4}, {"\"\\uD83D", 7, 7}, {"NaN", 3, 0},
         {"{1:2}", 5, 1},     {"[", 1, 1},         {"\"\xED\xA0\x80\"", 5, 1},
+        /* the beginning of a token behind the value */
+        {"7\"", 2, 1},       {"7 \"\\", 4, 2},   {"[1] \"ab}", 8, 4},
+        {"{} tr", 5, 3},     {"\"a\" \"b", 6, 4}, {"null\t-", 6, 5},
+        {"[\"]\"]\"", 6, 5},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
