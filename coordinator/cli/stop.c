@@ -56,3 +56,16 @@ int stop_asked(void)
 {
     return asked;
 }
+
+int stop_ends(void)
+{
+    return asked == 128 + SIGINT ? 0 : asked;
+}
+
+void stop_forget(void)
+{
+    if (asked != 128 + SIGINT)
+        return;
+    alarm(0);
+    asked = 0;
+}

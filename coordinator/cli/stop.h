@@ -8,3 +8,7 @@ void stop_install(void);
 void stop_may_ask(int on);
 /* The exit status to end with (128 + signal), or 0: nobody asked. */
 int stop_asked(void);
+/* The same, but Ctrl-C asked for the end of one answer only. */
+int stop_ends(void);
+/* The answer ended as asked; the program goes on. */
+void stop_forget(void);

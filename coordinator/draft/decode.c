@@ -111,8 +111,10 @@ int decode_prompt(struct decode *d, int (*stop)(void), struct err *e)
     uint32_t most = engine_max_tokens(d->en);
 
     (void)e;
-    d->rows_there = d->o.drafts > 0;
-    for (size_t at = 0; at < d->n;) {
+    if (d->o.kept >= d->n)
+        d->o.kept = d->n ? d->n - 1 : 0;
+    d->rows_there = d->o.drafts > 0 && !d->o.kept;
+    for (size_t at = d->o.kept; at < d->n;) {
         struct step s = {.token = d->pass};
         uint32_t last;
         if (stop && stop())

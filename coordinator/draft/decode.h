@@ -15,6 +15,8 @@
 struct decode_options {
     uint32_t drafts; /* at most for a step */
     int fixed;       /* 1: always so many; 0: as many as pay */
+    size_t kept;     /* tokens at the prompt's front whose rows the engine has from an earlier text; only where
+                      * every layer is attention. The last token is fed in any case */
 };
 struct decode {
     struct engine *en;
