@@ -36,11 +36,13 @@ for prompt in prompts:
     check(base[0].decode() == prompt["greedy_text"], "%s: another text: %r" % (base[3], base[0]))
     check("drafts" not in base[2], "%s: drafts in the closing line: %s" % (base[3], base[2]))
     for args in (("--draft", 1), ("--draft", 2), ("--draft", 4, "-t", 1), (), ("--draft", 4, "--nodes", 2, "--ram", "800K"),
-                 ("--draft", 3, "--batch", 2)):
+                 ("--draft", 3, "--batch", 2), ("--draft", 3, "--cards", "emu:2", "--trunk", "cpu"),
+                 ("--draft", 3, "--cards", "emu:1")):
         r = run(prompt, "-n", 96, "--temp", 0, "--kv", "f32", *args)
         if not r:
             continue
         check(r[0] == base[0], "%s: another text: %r" % (r[3], r[0]))
+        check(("nothing is drafted" in r[2]) == ("emu:1" in args), "%s: it said %s" % (r[3], r[2]))
         if args != ("--draft", 1):
             continue
         d = r[1]["drafts"]
