@@ -205,7 +205,7 @@ static int real_cards(struct engine *en, struct err *e)
 static int which_cards(struct engine *en, struct err *e)
 {
     const struct cards_wanted *w = &en->o->want;
-    int none = w->kind == CARDS_NONE, rc;
+    int none = w->kind == CARDS_NONE, here = en->o->trunk_here || en->o->record_routes, rc;
 
     en->trunk_card = -1;
     if (w->kind == CARDS_LISTED || w->kind == CARDS_AUTO) {
@@ -216,13 +216,16 @@ static int which_cards(struct engine *en, struct err *e)
     if (w->trunk >= 0 && (none || (uint32_t)w->trunk >= (w->kind == CARDS_AUTO ? en->real.n : w->n)))
         return err_set(e, -EINVAL, "--trunk %d: the list of cards has %s", w->trunk,
                        none ? "none; see --cards" : "fewer; it is counted from 0");
+    if (w->trunk >= 0 && here)
+        return err_set(e, -ENOTSUP, "--trunk %d: --dump, --nextn and --record-routes read what the trunk's executor has, and "
+                                    "it must be this process for that: leave --trunk out", w->trunk);
     if (en->real.n && w->kind == CARDS_AUTO) {
         note(en, "cards are there, but are used only where --cards names them so far");
         en->real.n = 0;
     }
     en->n_cards = w->kind == CARDS_EMULATED ? w->n : en->real.n;
     if (en->n_cards)
-        en->trunk_card = w->trunk == TRUNK_CPU ? -1 : w->trunk >= 0 ? w->trunk : 0;
+        en->trunk_card = w->trunk == TRUNK_CPU || here ? -1 : w->trunk >= 0 ? w->trunk : 0;
     return 0;
 }
 
@@ -1165,9 +1168,6 @@ static int decide(struct engine *en, struct err *e)
         return rc;
     for (size_t i = 0; i < en->m->n_warnings; i++)
         fprintf(stderr, "conclave: %s\n", en->m->warning[i]);
-    if (away(en) && en->o->record_routes)
-        return err_set(e, -ENOTSUP, "--record-routes writes what the trunk here chooses, and --cards emu:1 puts it "
-                                    "elsewhere; leave one of them out");
     choose_counts(en);
     if ((rc = look_at_pack(en, e)))
         return rc;

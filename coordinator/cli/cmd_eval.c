@@ -133,10 +133,6 @@ static int prepare(struct eval *v, struct err *e)
                        "%zu tokens and %u more do not fit into the context of %u; a larger -c is "
                        "needed",
                        v->n, v->flags.greedy, v->flags.n_ctx);
-    if ((v->flags.dump || v->flags.nextn) && v->engine.cards.kind == CARDS_EMULATED &&
-        v->engine.cards.trunk != TRUNK_CPU)
-        return err_set(e, -ENOTSUP, "%s reads the trunk's buffers, which lie in a card's worker; add --trunk cpu, or "
-                                    "leave one of them out", v->flags.dump ? "--dump" : "--nextn");
     if ((v->flags.logits && output_open(&v->logits, v->flags.logits, e)) ||
         (v->flags.nextn && output_open(&v->nextn, v->flags.nextn, e)) ||
         (v->flags.dump && output_folder(v->flags.dump, e)) ||
@@ -333,6 +329,7 @@ int cmd_eval(int argc, char **argv)
     status = 1;
     if (!prepare(&v, &e)) {
         engine_flags_options(&v.engine, &o);
+        o.trunk_here = v.flags.dump || v.flags.nextn;
         o.warm_first = 1; /* cards are filled first: what lies where does not depend on who was quicker */
         o.n_ctx = v.flags.n_ctx;
         o.drafts = v.flags.nextn != NULL;

@@ -113,15 +113,17 @@ def whole_model_hashes():
 
 
 # golden models whose architecture is built
-BUILT = ["tiny/olmoe", "tiny/qwen3moe", "models/olmoe-q8_0", "models/qwen3moe-q4_k_m", "models/qwen3moe-iq",
-         "tiny/glm5next"]
+BUILT = ["tiny/olmoe", "tiny/qwen3moe", "tiny/glm5next", "models/olmoe-q8_0", "models/qwen3moe-q4_k_m",
+         "models/qwen3moe-iq"]
 
 
 def long_prompts():
-    """(name, model file, tokens) of every built golden model's long prompts and of the demo model's."""
+    """(name, model file, tokens) of every built golden model's long prompts and of one of each demo model."""
     for name, model, _, prompt in cases(BUILT):
         if prompt["name"] != "short":  # the long one runs the same code on more tokens
             yield name, model, prompt["tokens"]
-    with open(DEMO + "/ref/story-moe.json") as f:
-        case = json.load(f)
-    yield "story-moe", DEMO + "/story-moe-q4_k_m.gguf", case["prompts"][-1]["tokens"]
+    for case, prompt in (("case", 0), ("story-moe", -1)):
+        with open("%s/ref/%s.json" % (DEMO, case)) as f:
+            d = json.load(f)
+        model = os.path.normpath(os.path.join(DEMO, "ref", d["model"]))
+        yield os.path.basename(model), model, d["prompts"][prompt]["tokens"]

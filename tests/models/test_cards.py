@@ -7,10 +7,11 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, "tests/lib")
-from conclave import DEMO, Checks, Eval, build_folder, long_prompts  # noqa: E402
+from conclave import DEMO, Checks, Eval, build_folder, conclave, long_prompts  # noqa: E402
 
 MODEL = DEMO + "/story-moe-q4_k_m.gguf"
 KILLS = 20
@@ -28,6 +29,19 @@ def same_bytes(check):
             if check(r.ok, "%s: %s" % (what, r.error())):
                 check(r.logits == base.logits, "%s: other bytes" % what)
                 check(r.stats["items"] + r.stats["own_items"] > 0, "%s: nothing was computed" % what)
+
+
+def read_here(check):
+    """What reads the trunk's buffers or choices has the trunk executed here, and a card that is named for it refused."""
+    name, model, tokens = next(long_prompts())
+    with tempfile.TemporaryDirectory() as d:
+        for flag, base in (("--dump", d + "/a"), ("--record-routes", d + "/b.npy")):
+            args = ("eval", "-m", model, "--tokens", ",".join(map(str, tokens)), "--greedy", 1)
+            p = conclave(*args, flag, base, "--cards", "emu:2")
+            check(p.returncode == 0 and os.path.exists(base), "%s --cards emu:2: %s" % (flag, p.stderr[-200:]))
+            p = conclave(*args, flag, base + "x", "--cards", "emu:2", "--trunk", 1)
+            check(p.returncode == 1 and b"--trunk 1: " in p.stderr and not os.path.isfile(base + "x"),
+                  "%s --trunk 1: %d %s" % (flag, p.returncode, p.stderr[-200:]))
 
 
 def host_of(pid):
@@ -93,6 +107,7 @@ def stopped(check, quiet):
 
 check = Checks()
 same_bytes(check)
+read_here(check)
 p = run(None)
 text = p.communicate(timeout=120)[0]
 check(p.returncode == 0, "the quiet run failed")
