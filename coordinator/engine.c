@@ -219,8 +219,8 @@ static int which_cards(struct engine *en, struct err *e)
     if (w->trunk >= 0 && here)
         return err_set(e, -ENOTSUP, "--trunk %d: --dump, --nextn and --record-routes read what the trunk's executor has, and "
                                     "it must be this process for that: leave --trunk out", w->trunk);
-    if (en->real.n && w->kind == CARDS_AUTO) {
-        note(en, "cards are there, but are used only where --cards names them so far");
+    if (en->real.n && w->kind == CARDS_AUTO && en->o->prefetch == PREFETCH_ON) { /* who names cards, too, is told so */
+        note(en, "cards are there and not used: --prefetch on");
         en->real.n = 0;
     }
     en->n_cards = w->kind == CARDS_EMULATED ? w->n : en->real.n;
