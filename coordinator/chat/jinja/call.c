@@ -1293,6 +1293,11 @@ static const struct builtin list_methods[] = {
     {"sort", "*", NULL},
 };
 
+static const struct builtin tuple_methods[] = {
+    {"count", "value!", l_count},
+    {"index", "value!", l_index},
+};
+
 /* ---- methods of loop ---- */
 
 FN(loop_cycle)
@@ -1350,7 +1355,9 @@ const struct builtin *find_method(struct value v, struct str name)
     case V_MAP:
         return FIND(map_methods, name.s, name.n);
     case V_SEQ:
-        return v.seq->form == SEQ_LIST ? FIND(list_methods, name.s, name.n) : NULL;
+        return v.seq->form == SEQ_LIST    ? FIND(list_methods, name.s, name.n)
+               : v.seq->form == SEQ_TUPLE ? FIND(tuple_methods, name.s, name.n)
+                                          : NULL;
     case V_LOOP:
         return FIND(loop_methods, name.s, name.n);
     default:

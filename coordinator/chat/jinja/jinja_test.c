@@ -77,6 +77,7 @@ static void test_text(void)
     gives("{% if false %}{{ i | sparkle }}{{ i is sparkling }}{% endif %}x", "x");
     gives("{{ m | tojson }}", "{\"k\": \"v\", \"n\": null}");
     gives("{{ '{\"a\": [1, 2.0]}' | from_json }}{{ ('[1]' | from_json)[0] + 1 }}", "{'a': [1, 2.0]}2");
+    gives("{{ ('a', 'b').index('b') }}{{ (1, 1).count(1) }}", "12");
     gives("{% set q = [] %}{% for x in l %}{% set _ = q.append(x) %}{% endfor %}{{ q }}", "['a', 'b']");
 }
 
