@@ -16,6 +16,8 @@ MODEL = GOLDEN + "/tiny/glm5next/model.gguf"
 # six types among the experts, Q8_0 and BF16 in the trunk (mix below): first 16 digits of SHA-256 over the
 # logits and the NextN block's, --kv f32, prompt long, from a program that was written from the specification alone
 MIXED = ("17a120456efbc782", "0153d6a1013c9e9a")
+# a selection of 300 positions, more than one chunk of rule 29, over 420 tokens; from the same program
+WIDE = ("2880257bf6a3dc73", "10390eb9cd70f498")
 check = Checks()
 tokens = next(p["tokens"] for _, _, _, p in cases(["tiny/glm5next"]) if p["name"] == "long")
 base = Eval(MODEL, tokens, "--kv", "f32", nextn=True)
@@ -138,6 +140,12 @@ check(mixed.ok and (mixed.hash(), mixed.hash(True)) == MIXED, "mixed types: hash
 for args in (("--batch", 1, "-t", 1), ("--batch", 7, "--nodes", 2), ("--ram", "40K")):
     r = Eval(path, tokens, "--kv", "f32", *args, nextn=True)
     check(r.ok and r.logits == mixed.logits and r.nextn == mixed.nextn, "mixed types %s: %s" % (args, r.error()))
+path = changed(lambda g: g.u32("glm5next.attention.indexer.top_k", 300))
+many = [(i * i * 7 + i * 13) % 257 for i in range(420)]
+for args in (("--batch", 100, "--nodes", 2), ("--batch", 1, "-t", 1), ()):
+    r = Eval(path, many, "--kv", "f32", *args, nextn=True)
+    check(r.ok and (r.hash(), r.hash(True)) == WIDE, "two chunks %s: hashes %s %s %s" %
+          (args, r.hash(), r.hash(True), r.error()))
 # a pack, whose first layers have no blocks; routes of the layers that choose
 pack = os.path.join(folder.name, "pack")
 p = conclave("pack", "-m", MODEL, "-o", pack, "--nodes", 2)
