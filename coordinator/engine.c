@@ -788,7 +788,7 @@ static int start_memory(struct engine *en, struct err *e)
     memset(en->uses, 0, bytes);
     if (en->ahead)
         memset(en->ahead, 0, list);
-    if (en->o->heat && !en->plan.slabs.resident)
+    if (en->o->heat && (!en->plan.slabs.resident || with_cards(en)))
         en->heat = heat_keeper_open(en->m->g, en->plan.geo.n_layers, en->plan.geo.n_experts);
     return 0;
 }

@@ -310,6 +310,25 @@ static void test_next_start(void)
     policy_close(NULL);
 }
 
+/* What is said of all uses is their sum, while tokens pass in passes of one and of many. */
+static void test_all_uses(void)
+{
+    struct policy *p = make(POLICY_HEAT, 1, 5, 0, 0);
+
+    for (uint32_t t = 0; t < 3000; t++) {
+        uint32_t n = t % 50 ? 1 : 64;
+        double sum = 0;
+        policy_step(p, n);
+        for (uint32_t l = 0; l < LAYERS; l++)
+            policy_use(p, l, (t * 7 + l) % EXPERTS, n);
+        for (uint32_t i = 0; t % 100 == 99 && i < PAIRS; i++)
+            sum += policy_uses(p, i / EXPERTS, i % EXPERTS);
+        CHECK(t % 100 != 99 || fabs(policy_uses_all(p) / sum - 1) < 0.1, "token %u: %g of %g", t, policy_uses_all(p), sum);
+    }
+    CHECK_EQ(policy_tokens(p), 60 * 64 + 2940 - 1);
+    policy_close(p);
+}
+
 static void test_limits(void)
 {
     struct policy_config c = {
@@ -336,6 +355,7 @@ int main(void)
     test_passes();
     test_long_prompt();
     test_next_start();
+    test_all_uses();
     test_limits();
     return test_end();
 }

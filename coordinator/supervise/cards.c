@@ -41,12 +41,11 @@ struct cards {
     uint32_t n_open[MAX_CARDS], n_free, churn_at;
     uint64_t churned_ns;
     struct spread spread;
-    double all_uses;       /* of all experts, as they were at the token: */
-    uint64_t weighed_at;
+    uint64_t weighed_at;   /* tokens: loads and targets are of then */
     float *uses;           /* scratch */
     uint8_t up[MAX_CARDS];  /* its worker follows the rings */
     uint64_t lost_at[MAX_CARDS][2]; /* by the worker's number modulo 2: how far the executor was when it died */
-    uint32_t *hot, hot_at, n_hot; /* after a death: layer * n_experts + expert, the hottest first */
+    uint32_t *hot, hot_at, n_hot; /* at a warm start and after a death: layer * n_experts + expert, the hottest first */
     size_t at, fresh; /* the scan: next, and how many are still to be looked at */
     _Atomic uint64_t uploads, bytes, left, down, came[MAX_CARDS];
     _Atomic uint32_t experts, held[MAX_CARDS], deaths, successors, out;
@@ -99,7 +98,8 @@ static void publish(struct cards *c, const struct order *o, uint32_t card)
 
 static double part_of(const struct cards *c, uint32_t layer, uint32_t expert)
 {
-    return (policy_uses(c->policy, layer, expert) + PRIOR) / c->all_uses;
+    return (policy_uses(c->policy, layer, expert) + PRIOR) /
+           (policy_uses_all(c->policy) + PRIOR * (double)n_experts(c));
 }
 static void add_load(struct cards *c, uint32_t i, double part)
 {
@@ -115,10 +115,9 @@ static void weigh(struct cards *c)
     const struct card_plan *p = c->c.plan;
     uint32_t places[MAX_CARDS];
     struct spread_rates r;
-    double load[MAX_CARDS] = {0}, bytes = 0, most;
+    double load[MAX_CARDS] = {0}, bytes = 0, all = 0, most;
 
     c->weighed_at = policy_tokens(c->policy);
-    c->all_uses = 0;
     for (uint32_t l = 0; l < g->n_layers; l++) {
         const struct expert_layer *x = table_layer(c->c.tables, l);
         bytes = x->n_experts ? (double)x->top_k * (double)slot_bytes(x) : bytes;
@@ -126,7 +125,7 @@ static void weigh(struct cards *c)
             double u = policy_uses(c->policy, l, n) + PRIOR;
             uint32_t i = *slot_of(c, l, n);
             c->uses[(size_t)l * g->n_experts + n] = (float)u;
-            c->all_uses += u;
+            all += u;
             if (i != PLACE_NONE)
                 load[shape(c, i)->card] += u;
         }
@@ -136,7 +135,7 @@ static void weigh(struct cards *c)
     for (uint32_t k = 0; k < p->n_cards; k++) {
         places[k] = p->slot0[k + 1] - p->slot0[k];
         r.card[k].most = most * places[k] / g->n_slots;
-        c->spread.load[k] = load[k] / c->all_uses;
+        c->spread.load[k] = load[k] / all;
     }
     spread_plan(&c->spread, &r, p->n_cards, places, c->c.all_in_ram, bytes);
 }
@@ -385,7 +384,7 @@ static int any_left(const struct cards *c)
     return 0;
 }
 
-/* After a death: the hottest, in their order. */
+/* At a warm start and after a death: the hottest, in their order. */
 static int refill(struct cards *c)
 {
     int moved = 0;
@@ -596,6 +595,14 @@ static int may_start(struct cards *c, uint32_t k)
                           !steward_outbox_named(c->c.steward, card_outbox(k, number - 2)));
 }
 
+static void hottest_first(struct cards *c)
+{
+    if (!c->hot)
+        c->hot = malloc(n_experts(c) * sizeof *c->hot);
+    c->hot_at = 0;
+    c->n_hot = c->hot ? (uint32_t)policy_hottest(c->policy, c->hot) : 0;
+}
+
 static void take_up(struct cards *c, uint32_t k)
 {
     struct life *l = &c->c.life[k];
@@ -609,10 +616,7 @@ static void take_up(struct cards *c, uint32_t k)
     if (!atomic_compare_exchange_strong(&l->turn, &ready, LIFE_UP))
         return; /* it has died meanwhile */
     c->up[k] = 1;
-    if (!c->hot)
-        c->hot = malloc(n_experts(c) * sizeof *c->hot);
-    c->hot_at = 0;
-    c->n_hot = c->hot ? (uint32_t)policy_hottest(c->policy, c->hot) : 0;
+    hottest_first(c);
     c->fresh = n_experts(c);
 }
 
@@ -825,6 +829,13 @@ uint32_t cards_worker(const struct cards *c, uint32_t card)
 uint32_t cards_outbox(const struct cards *c, uint32_t place)
 {
     return cards_worker(c, shape(c, place - c->c.geo->n_slabs)->card);
+}
+
+void cards_warm(struct cards *c)
+{
+    weigh(c);
+    if (c->c.all_in_ram)
+        hottest_first(c);
 }
 
 struct policy *cards_policy(struct cards *c)

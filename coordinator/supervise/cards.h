@@ -66,6 +66,9 @@ int cards_open(const struct cards_config *c, struct cards **out, struct err *e);
 void cards_close(struct cards *c); /* NULL is allowed */
 /* Of its uses: uses_drain tells it. */
 struct policy *cards_policy(struct cards *c);
+/* Before the first round: the policy knows the heat of earlier runs; where RAM has everything the hottest come
+ * first. */
+void cards_warm(struct cards *c);
 /* The place that the expert's entry names on a card, and its epoch; PLACE_NONE: it lies on none. c may be
  * NULL. */
 uint32_t cards_place(const struct cards *c, uint32_t layer, uint32_t expert, uint64_t *epoch);

@@ -640,12 +640,18 @@ static int serve(struct paging *p)
     return moved;
 }
 
+/* Whose heat is kept: RAM's policy, or where RAM has everything the cards'. */
+static struct policy *policy_of_heat(const struct paging *p)
+{
+    return p->policy || !p->cards ? p->policy : cards_policy(p->cards);
+}
 static void keep_heat(struct paging *p)
 {
-    int news = p->policy && p->c.uses->tail != p->kept;
+    struct policy *of = policy_of_heat(p);
+    int news = of && p->c.uses->tail != p->kept;
 
-    if (p->c.heat && p->policy)
-        heat_keeper_give(p->c.heat, news ? p->policy : NULL);
+    if (p->c.heat && of)
+        heat_keeper_give(p->c.heat, news ? of : NULL);
     if (news)
         p->kept = p->c.uses->tail;
 }
@@ -741,8 +747,8 @@ static void *run(void *arg)
         if (!look_asleep(p))
             bell_sleep(&p->c.bells[PROC_STEWARD], &p->c.board->asleep_steward, look_asleep, p, 0);
     }
-    if (p->policy)
-        uses_drain(p->c.uses, p->policy);
+    if (policy_of_heat(p))
+        uses_drain(p->c.uses, policy_of_heat(p));
     keep_heat(p);
     return NULL;
 }
@@ -959,10 +965,16 @@ static int start_cards(struct paging *p, struct err *e)
                              .rates = rates,
                              .all_in_ram = p->c.slabs->resident,
                              .came = came_to_card};
+    int rc;
 
     for (uint32_t k = 0; k < n_cards(p); k++)
         steward_worker(p->steward, p->c.card[k].outbox, p->c.outbox[p->c.card[k].outbox], WORKER_LIVE);
-    return n_cards(p) ? cards_open(&c, &p->cards, e) : 0;
+    if (!n_cards(p))
+        return 0;
+    rc = cards_open(&c, &p->cards, e);
+    if (!rc && p->c.heat && heat_keeper_tell(p->c.heat, cards_policy(p->cards)))
+        cards_warm(p->cards);
+    return rc;
 }
 
 static void ring_steward(void *arg)
@@ -1031,7 +1043,7 @@ int paging_start(const struct paging_config *c, struct paging **out, struct err 
         rc = err_set(e, -rc, "cannot start the steward's thread: %s", strerror(rc));
         goto failed;
     }
-    if (p->policy && c->heat)
+    if (policy_of_heat(p) && c->heat)
         heat_keeper_start(c->heat, ring_steward, p);
     *out = p;
     return 0;

@@ -6,8 +6,10 @@ trunk on one of the cards and on the CPU; of these four, every two of their valu
 card computes items wherever its pool holds an expert. The CPU's kernels stand for the card's: this is about
 placement and processes alone. At the end experts leave the cards at every layer of every step, while they are
 computed with a delay."""
+import json
 import os
 import sys
+import tempfile
 
 sys.path.insert(0, "tests/lib")
 from conclave import Checks, Eval, conclave, long_prompts  # noqa: E402
@@ -94,8 +96,8 @@ for number, (name, model, tokens) in enumerate(long_prompts()):
     del os.environ["CONCLAVE_CARD_CHURN_US"], os.environ["CONCLAVE_CARD_DELAY_US"]
 
 # rates taken for measured: nodes, cards. Where RAM has all, each gets its part of the work; a fast card all of it.
-for rates, args, least, most in (("3e9,1e9", ("--cards", "emu:1"), (.15,), (.35,)),
-                                 ("1e9,1e9,2e9", ("--cards", "emu:2", "--trunk", 1), (.15, .38), (.35, .62)),
+for rates, args, least, most in (("3e9,1e9", ("--cards", "emu:1"), (.12,), (.42,)),
+                                 ("1e9,1e9,2e9", ("--cards", "emu:2", "--trunk", 1), (.12, .33), (.42, .68)),
                                  ("1e9,1e11", ("--cards", "emu:1", "--trunk", "cpu"), (1,), (1,))):
     os.environ["CONCLAVE_CARD_RATES"] = rates
     what = "%s %s, rates %s" % (name, " ".join(map(str, args)), rates)
@@ -104,6 +106,20 @@ for rates, args, least, most in (("3e9,1e9", ("--cards", "emu:1"), (.15,), (.35,
         parts = [w["items"] / (s["items"] + s["own_items"]) for w in workers]
         check(all(a <= p <= b for a, p, b in zip(least, parts, most)), "%s: parts %s" % (what, parts))
     del os.environ["CONCLAVE_CARD_RATES"]
+
+# a second start knows who was hot in the first, and sends those to the card before the first token
+started = []
+for i in range(2):
+    with tempfile.NamedTemporaryFile() as f:
+        p = conclave("run", "-m", model, "-p", "One Sock Velvet was", "-n", 60, "--ignore-eos", "--temp", 0, "--cards",
+                     "emu:1:%d" % (base.stats["slab_bytes_all"] // 5), "--warm-first", "--stats", f.name)
+        if check(p.returncode == 0, "start %d: %s" % (i, p.stderr[-300:])):
+            started.append((json.load(f), p.stdout))
+if len(started) == 2:
+    (cold, text), (warm, again) = started
+    check(text == again, "the second start gives another text")
+    check(warm["own_items"] > cold["own_items"], "own hits: %d at the first start, %d at the second" %
+          (cold["own_items"], warm["own_items"]))
 
 for value in ("emu", "emu:", "emu:0", "emu:17", "emu:1:", "emu:1:x", "emu:1:0", "emu:-1"):
     p = conclave("eval", "-m", model, "--tokens", "1", "--cards", value)
