@@ -1,7 +1,7 @@
 /* Who makes which expert is decided by one block of calls_cuda_publish; the others carry activations. What
  * the kernels of a layer tell each other lies in `struct state`, device memory, so that a recorded list
  * serves every step: the calls' numbers go on there, by one for each call that is published. */
-#include "gpu-worker/calls_cuda.h"
+#include "gpu-worker/calls_cuda.cuh"
 
 #include <cuda_runtime.h>
 #include <stdlib.h>
@@ -25,9 +25,6 @@ enum {
 #define OWN UINT32_MAX
 static_assert(MAX_NODES + MAX_CARDS <= 32, "a lane looks at one worker's stamp");
 
-struct change {
-    uint32_t at, slot; /* layer * n_experts + expert; as in `own` */
-};
 /* Mapped host memory. The host writes the first part (between steps, or single words at any time), the
  * kernels the second. */
 struct control {
@@ -36,7 +33,7 @@ struct control {
     uint64_t why, call, item, share, layer; /* a wait gave up */
     struct calls_cuda_counters count;
 
-    struct change change[]; /* n_layers * n_experts */
+    struct calls_cuda_change change[]; /* n_layers * n_experts */
 };
 /* Device memory. */
 struct state {
@@ -157,7 +154,7 @@ static __device__ uint32_t card_owner(const view &v, uint32_t slot, struct named
 }
 
 /* Item i of call n: reads the expert's entry, once. */
-static __device__ void put_item(const view &v, const layer_view &l, uint64_t n, uint32_t i, uint32_t expert,
+static __device__ __noinline__ void put_item(const view &v, const layer_view &l, uint64_t n, uint32_t i, uint32_t expert,
                                 uint32_t pair0, uint32_t n_pairs, struct named *found)
 {
     uint64_t entry = handoff_word(v.entry + (size_t)l.layer * v.n_experts + expert);
@@ -345,37 +342,24 @@ static __device__ split split_many(const view &v, const layer_view &l, bool away
     return {(uint32_t)(base & 0xFFFFF), (uint32_t)(base >> 20 & 0xFFFFF), (uint32_t)(base >> 40)};
 }
 
-enum how_many { ONE_TOKEN, FEW_PAIRS, MANY_PAIRS };
-/* Block 0: items, here and elsewhere; the others: activations, if anything is elsewhere. The last block
- * publishes. A kernel for each way, so that one token's takes no shared memory to speak of. */
-template <how_many MANY>
-static __global__ void publish(layer_view l, expert_item *items, uint32_t *n_items, expert_slot *slots, view v)
+/* The whole block: what is here, and of the call block 0 its fields, the others activations; the last one
+ * publishes. */
+template <class SPLIT>
+static __device__ void publish_call(const view &v, const layer_view &l, uint32_t *n_items, bool away, SPLIT split_by)
 {
     __shared__ struct named found;
     struct state *st = v.state;
     uint32_t pairs = l.n_tokens * l.used;
     uint64_t n = st->next;
-    int away = 0;
 
     if (threadIdx.x < sizeof found / 4)
         ((uint32_t *)&found)[threadIdx.x] = 0;
-    for (uint32_t i = threadIdx.x; i < pairs; i += blockDim.x)
-        away |= !v.own[(size_t)l.layer * v.n_experts + l.ids[i]];
-    away = __syncthreads_or(away) && !st->failed;
-    if (away) {
-        if (threadIdx.x == 0)
-            __threadfence_system(); /* the slot's RETIRED and the last reads of this half: before the stores below */
-        __syncthreads();
-    }
+    if (away && threadIdx.x == 0)
+        __threadfence_system(); /* the slot's RETIRED and the last reads of this half: before the stores below */
+    __syncthreads();
     if (blockIdx.x == 0) {
-        split r = {};
+        split r = split_by(n, &found);
 
-        if (MANY == ONE_TOKEN)
-            r = threadIdx.x < 32 ? split_one(v, l, away, n, items, slots, &found) : r;
-        else if (MANY == FEW_PAIRS)
-            r = split_few(v, l, away, n, items, slots, &found);
-        else
-            r = split_many(v, l, away, n, items, slots, &found);
         for (uint32_t i = threadIdx.x; i < pairs; i += blockDim.x)
             v.chosen[l.layer * v.choice_layer + l.pair0 + i] = l.ids[i];
         __syncthreads();
@@ -416,6 +400,77 @@ static __global__ void publish(layer_view l, expert_item *items, uint32_t *n_ite
         st->open = n;
         st->next = n + 1;
     }
+}
+
+/* Is any expert of these elsewhere, in a step that goes on? The whole block. */
+static __device__ __forceinline__ bool any_away(const view &v, const layer_view &l)
+{
+    uint32_t pairs = l.n_tokens * l.used;
+    int away = 0;
+
+    for (uint32_t i = threadIdx.x; i < pairs; i += blockDim.x)
+        away |= !v.own[(size_t)l.layer * v.n_experts + l.ids[i]];
+    return __syncthreads_or(away) && !v.state->failed;
+}
+
+static __device__ __noinline__ void publish_one(const view &v, const layer_view &l, expert_item *items,
+                                                uint32_t *n_items, expert_slot *slots)
+{
+    bool away = any_away(v, l);
+
+    publish_call(v, l, n_items, away, [&](uint64_t n, struct named *found) {
+        split r = {};
+        return threadIdx.x < 32 ? split_one(v, l, away, n, items, slots, found) : r;
+    });
+}
+
+/* One token. All experts here is the usual case, and code that is not run should not be fetched either: what
+ * else may be lies out of the way. */
+static __global__ void __launch_bounds__(FEW_THREADS)
+    one_token(const __grid_constant__ layer_view l, expert_item *items, uint32_t *n_items, expert_slot *slots,
+              const __grid_constant__ view v)
+{
+    uint32_t p = threadIdx.x, in = p < l.used, e = in ? l.ids[p] : 0;
+    uint32_t slot = in ? v.own[(size_t)l.layer * v.n_experts + e] : 1;
+
+    if (__syncthreads_or(!slot || v.state->failed)) {
+        publish_one(v, l, items, n_items, slots);
+        return;
+    }
+    if (blockIdx.x || !in)
+        return;
+    items[p].slot = p;
+    items[p].n_tok = 1;
+    items[p].tok[0] = 0;
+    items[p].row[0] = p;
+    put_slot(v, l, e, slot, &slots[p]);
+    v.chosen[l.layer * v.choice_layer + l.pair0 + p] = e;
+    if (p == 0) {
+        *n_items = l.used;
+        v.state->open = 0;
+        atomicAdd((unsigned long long *)&v.state->count.own_items, (unsigned long long)l.used);
+    }
+}
+
+static __global__ void __launch_bounds__(FEW_THREADS)
+    few_pairs(const __grid_constant__ layer_view l, expert_item *items, uint32_t *n_items, expert_slot *slots,
+              const __grid_constant__ view v)
+{
+    bool away = any_away(v, l);
+
+    publish_call(v, l, n_items, away, [&](uint64_t n, struct named *found) {
+        return split_few(v, l, away, n, items, slots, found);
+    });
+}
+static __global__ void __launch_bounds__(MANY_THREADS)
+    many_pairs(const __grid_constant__ layer_view l, expert_item *items, uint32_t *n_items, expert_slot *slots,
+               const __grid_constant__ view v)
+{
+    bool away = any_away(v, l);
+
+    publish_call(v, l, n_items, away, [&](uint64_t n, struct named *found) {
+        return split_many(v, l, away, n, items, slots, found);
+    });
 }
 
 /* ---- waiting ---- */
@@ -545,7 +600,7 @@ static __device__ bool wait_for(const view &v, const layer_view &l, uint64_t n, 
 }
 
 /* One block, before many others that then find everything made. */
-static __global__ void wait(view v, layer_view l)
+static __global__ void wait(const __grid_constant__ view v, const __grid_constant__ layer_view l)
 {
     struct state *st = v.state;
     uint64_t n = st->open, start = handoff_now();
@@ -600,55 +655,59 @@ static __device__ float4 sum_of(const layer_view &l, const float *w, uint32_t t,
     return a;
 }
 
-/* A thread makes four values of a token; a block waits for that token's experts. */
-static __global__ void sum(layer_view l, const float *w, float *y, size_t ldy, view v)
+/* A block waits for its token's experts, then its threads make four values each, and the last one retires. */
+static __device__ __noinline__ void sum_waiting(const view &v, const layer_view &l, const float *w, float *y,
+                                                size_t ldy, uint64_t n)
 {
     extern __shared__ const float *at[]; /* used * n_nodes: rows as from column 0 */
     uint32_t i = blockIdx.x * SUM_THREADS + threadIdx.x, t = blockIdx.y, pair0 = t * l.used;
     uint32_t shares = l.used * v.n_nodes;
-    bool in = 4 * i < l.n_embd, first = blockIdx.x == 0 && t == 0 && threadIdx.x == 0, fine;
-    uint64_t n = v.state->open, start = 0;
-    float4 a = make_float4(0, 0, 0, 0);
+    bool first = blockIdx.x == 0 && t == 0 && threadIdx.x == 0;
+    uint64_t start = first ? handoff_now() : 0;
 
-    /* as if all were ours: nothing here waits for what says whether they are */
-    if (in)
-        a = sum_of(l, w, t, i, [&](uint32_t p) { return l.rows + (size_t)(pair0 + p) * l.n_embd; });
-    fine = !v.state->failed;
-    if (!n && fine) {
-        if (in)
-            store_sum(y + t * ldy + 4 * i, a);
-        return;
-    }
-    if (fine) {
-        if (first)
-            start = handoff_now();
-        for (uint32_t s = threadIdx.x; s < shares; s += SUM_THREADS)
-            if (v.item_of[pair0 + s / v.n_nodes] == OWN)
-                at[s] = l.rows + (size_t)(pair0 + s / v.n_nodes) * l.n_embd;
-        fine = wait_for(
-            v, l, n, shares,
-            [&](uint32_t s) {
-                uint32_t item = v.item_of[pair0 + s / v.n_nodes];
-                return item == OWN ? OWN : item * v.n_nodes + s % v.n_nodes;
-            },
-            [&](uint32_t s, const uint8_t *rows) {
-                at[s] = (const float *)rows + (size_t)(pair0 + s / v.n_nodes) * l.n_embd;
-            });
-        if (first)
-            v.state->count.wait_ns += handoff_now() - start;
-    }
+    for (uint32_t s = threadIdx.x; s < shares; s += SUM_THREADS)
+        if (v.item_of[pair0 + s / v.n_nodes] == OWN)
+            at[s] = l.rows + (size_t)(pair0 + s / v.n_nodes) * l.n_embd;
+    bool fine = wait_for(
+        v, l, n, shares,
+        [&](uint32_t s) {
+            uint32_t item = v.item_of[pair0 + s / v.n_nodes];
+            return item == OWN ? OWN : item * v.n_nodes + s % v.n_nodes;
+        },
+        [&](uint32_t s, const uint8_t *rows) {
+            at[s] = (const float *)rows + (size_t)(pair0 + s / v.n_nodes) * l.n_embd;
+        });
+    if (first)
+        v.state->count.wait_ns += handoff_now() - start;
     if (!fine)
         return;
     __syncthreads();
-    if (in) {
+    if (4 * i < l.n_embd) {
         uint32_t k = node_of(v, 4 * i);
         store_sum(y + t * ldy + 4 * i, sum_of(l, w, t, i, [&](uint32_t p) { return at[p * v.n_nodes + k]; }));
     }
     retire(v, n, gridDim.x * gridDim.y);
 }
 
+/* As if all rows were here: nothing waits for the word that says whether they are. */
+static __global__ void __launch_bounds__(SUM_THREADS)
+    sum(const __grid_constant__ layer_view l, const float *w, float *y, size_t ldy, const __grid_constant__ view v)
+{
+    uint32_t i = blockIdx.x * SUM_THREADS + threadIdx.x, t = blockIdx.y;
+    uint64_t n = v.state->open;
+    bool in = 4 * i < l.n_embd, failed = v.state->failed;
+    float4 a = make_float4(0, 0, 0, 0);
+
+    if (in)
+        a = sum_of(l, w, t, i, [&](uint32_t p) { return l.rows + (size_t)(t * l.used + p) * l.n_embd; });
+    if (n && !failed)
+        sum_waiting(v, l, w, y, ldy, n);
+    else if (in && !failed)
+        store_sum(y + t * ldy + 4 * i, a);
+}
+
 /* After `wait`. */
-static __global__ void gather(view v, layer_view l)
+static __global__ void gather(const __grid_constant__ view v, const __grid_constant__ layer_view l)
 {
     uint32_t i = blockIdx.x * SUM_THREADS + threadIdx.x, pair = blockIdx.y, k = node_of(v, 4 * i);
     uint32_t item = v.item_of[pair];
@@ -662,36 +721,23 @@ static __global__ void gather(view v, layer_view l)
     retire(v, n, gridDim.x * gridDim.y);
 }
 
-/* ---- around a step ---- */
+/* ---- launches ---- */
 
-static __global__ void begin(view v)
+struct calls_cuda_words calls_cuda_words(const struct calls_cuda *x)
 {
-    const volatile struct control *c = v.control;
+    struct calls_cuda_words w = {};
 
-    for (uint64_t k = threadIdx.x, n = c->n_changes; k < n; k += blockDim.x)
-        v.own[c->change[k].at] = c->change[k].slot;
-}
-
-/* A block a layer: what it chose, to mapped memory; the counters. */
-static __global__ void end(view v, uint32_t pairs)
-{
-    const uint32_t *from = v.chosen + blockIdx.x * v.choice_layer;
-
-    for (uint32_t i = threadIdx.x; i < pairs; i += blockDim.x)
-        v.choice[blockIdx.x * v.choice_layer + i] = from[i];
-    if (blockIdx.x == 0 && threadIdx.x < sizeof v.state->count / 8)
-        ((volatile uint64_t *)&v.control->count)[threadIdx.x] = ((const uint64_t *)&v.state->count)[threadIdx.x];
-}
-
-int calls_cuda_begin(struct calls_cuda *x, cudaStream_t s)
-{
-    begin<<<1, FEW_THREADS, 0, s>>>(x->v);
-    return cudaGetLastError();
-}
-int calls_cuda_end(struct calls_cuda *x, uint32_t n_tokens, cudaStream_t s)
-{
-    end<<<x->g.n_layers, FEW_THREADS, 0, s>>>(x->v, n_tokens * x->g.top_k);
-    return cudaGetLastError();
+    w.n_changes = &x->v.control->n_changes;
+    w.change = x->v.control->change;
+    w.own = x->v.own;
+    w.chosen = x->v.chosen;
+    w.choice = x->v.choice;
+    w.choice_layer = x->v.choice_layer;
+    w.n_layers = x->g.n_layers;
+    w.top_k = x->g.top_k;
+    w.count = (const uint64_t *)&x->v.state->count;
+    w.counted = (uint64_t *)&x->v.control->count;
+    return w;
 }
 
 static struct layer_view view_of(const struct calls_cuda *x, const struct calls_cuda_layer *l)
@@ -711,21 +757,23 @@ static struct layer_view view_of(const struct calls_cuda *x, const struct calls_
     return v;
 }
 
-typedef void publish_kernel(layer_view, expert_item *, uint32_t *, expert_slot *, view);
-static publish_kernel *const publisher[] = {publish<ONE_TOKEN>, publish<FEW_PAIRS>, publish<MANY_PAIRS>};
-
 int calls_cuda_publish(struct calls_cuda *x, const struct calls_cuda_layer *l, struct expert_item *items,
                        uint32_t *n_items, struct expert_slot *slots, cudaStream_t s)
 {
-    how_many many = l->n_tokens == 1                            ? ONE_TOKEN
-                    : l->n_tokens * l->used <= FEW_THREADS ? FEW_PAIRS
-                                                                : MANY_PAIRS;
-    unsigned threads = many == MANY_PAIRS ? MANY_THREADS : FEW_THREADS;
+    uint32_t pairs = l->n_tokens * l->used;
+    unsigned threads = pairs > FEW_THREADS ? MANY_THREADS : FEW_THREADS;
     size_t blocks = ((size_t)l->n_tokens * l->n_embd / 4 + threads - 1) / threads;
+    struct layer_view lv = view_of(x, l);
 
     if (blocks > MOST_BLOCKS)
         blocks = MOST_BLOCKS;
-    publisher[many]<<<1 + (unsigned)blocks, threads, 0, s>>>(view_of(x, l), items, n_items, slots, x->v);
+    blocks++; /* the first makes the items */
+    if (l->n_tokens == 1)
+        one_token<<<(unsigned)blocks, threads, 0, s>>>(lv, items, n_items, slots, x->v);
+    else if (pairs <= FEW_THREADS)
+        few_pairs<<<(unsigned)blocks, threads, 0, s>>>(lv, items, n_items, slots, x->v);
+    else
+        many_pairs<<<(unsigned)blocks, threads, 0, s>>>(lv, items, n_items, slots, x->v);
     return cudaGetLastError();
 }
 static dim3 row_grid(const struct calls_cuda_layer *l, uint32_t rows)
@@ -750,9 +798,8 @@ int calls_cuda_gather(struct calls_cuda *x, const struct calls_cuda_layer *l, cu
 
 int calls_cuda_load(void)
 {
-    const void *const all[] = {(const void *)publish<ONE_TOKEN>, (const void *)publish<FEW_PAIRS>,
-                               (const void *)publish<MANY_PAIRS>, (const void *)wait, (const void *)sum,
-                               (const void *)gather, (const void *)begin, (const void *)end};
+    const void *const all[] = {(const void *)one_token, (const void *)few_pairs, (const void *)many_pairs,
+                               (const void *)wait, (const void *)sum, (const void *)gather};
     cudaFuncAttributes a;
     cudaError_t rc = cudaSuccess;
 
@@ -836,7 +883,7 @@ static cudaError_t open_memory(struct calls_cuda *x)
 {
     const struct geometry *g = &x->g;
     uint64_t experts = (uint64_t)g->n_layers * g->n_experts,
-             control = sizeof *x->control + experts * sizeof(struct change);
+             control = sizeof *x->control + experts * sizeof(struct calls_cuda_change);
     struct parts p = {};
     cudaError_t rc;
 

@@ -3,12 +3,13 @@
  * those that lie in this card's slots become items of the fused expert, the others a call in the ring,
  * which lies in mapped host memory. Nothing is published when there are no others.
  *
- *   calls_cuda_begin      a step begins: the own table's changes
  *   calls_cuda_publish    a layer: own items and their slots; the call of the others
  *   (the fused expert over the own items)
  *   calls_cuda_sum        until every share of the call is made; weights times rows, own and others', rule 28;
  *                         the call is retired
- *   calls_cuda_end        the choice and the counters, for the host
+ *
+ * A step's first and last node take the own table's changes and give the choice and the counters to the host
+ * (calls_cuda.cuh).
  *
  * One call is open at a time. Rules of the words: shm/model/README.md. Launchers allocate nothing and
  * return 0 or a cudaError_t. */
@@ -63,7 +64,6 @@ struct calls_cuda_layer {
     float *rows;         /* (n_tokens * used, n_embd): the own rows */
     uint32_t pair0;      /* of the pass, before these tokens: where the choice is noted */
 };
-int calls_cuda_begin(struct calls_cuda *x, cudaStream_t s);
 /* items (n_tokens * used at most), *n_items and slots (as many) for the fused expert: item i's slot is
  * number i of slots, its row is row token * used + rank of l->rows. */
 int calls_cuda_publish(struct calls_cuda *x, const struct calls_cuda_layer *l, struct expert_item *items,
@@ -73,7 +73,6 @@ int calls_cuda_sum(struct calls_cuda *x, const struct calls_cuda_layer *l, const
                    cudaStream_t s);
 /* Instead: waits, the others' rows come to their places in l->rows, retires. */
 int calls_cuda_gather(struct calls_cuda *x, const struct calls_cuda_layer *l, cudaStream_t s);
-int calls_cuda_end(struct calls_cuda *x, uint32_t n_tokens, cudaStream_t s);
 /* Loads the kernels into the current context. */
 int calls_cuda_load(void);
 

@@ -318,6 +318,10 @@ static int step_on_card(struct host *h, uint64_t number, const struct step *s)
     if (fault_due(FAULT_ERROR))
         trunk_card_break();
     rc = trunk_card_begin(h->trunk, s, changed, n, hits_entries(h->c.hits), &h->e);
+    if (h->seen_ns && s->n_tokens == 1) {
+        h->gap_ns += now_ns() - h->seen_ns;
+        h->gaps++;
+    }
     fault_pass(FAULT_STEP);
     timeline_end(t, TIMELINE_TRUNK, TIMELINE_LAUNCH, traced, number, s->n_tokens, 0);
     traced = timeline_begin(t);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "gpu-worker/calls_cuda.h"
+#include "gpu-worker/calls_cuda.cuh"
 #include "gpu-worker/handoff.cuh"
 extern "C" {
 #include "kernels/dot/widen_cuda.h"
@@ -208,7 +208,7 @@ static void lay_out(struct run_cuda *x)
 /* The record from mapped host memory to the card, past L1; one block. */
 static __global__ void take_record(const struct record *r, uint32_t max_tokens, uint32_t n_tokens,
                                    uint32_t n_rows, uint64_t *number, uint32_t *n_out, uint32_t *id,
-                                   uint32_t *pos, uint32_t *seq, uint32_t *out)
+                                   uint32_t *pos, uint32_t *seq, uint32_t *out, struct calls_cuda_words calls)
 {
     const volatile uint32_t *w = r->word;
 
@@ -223,12 +223,15 @@ static __global__ void take_record(const struct record *r, uint32_t max_tokens, 
         *number = ((const volatile struct record *)r)->number;
         *n_out = ((const volatile struct record *)r)->n_out;
     }
+    calls_cuda_take(calls);
 }
 
 /* The answer to mapped host memory, its stamp last; one block. */
 static __global__ void give_answer(struct answer *a, const uint32_t *best, uint32_t n_rows,
-                                   const uint64_t *number, unsigned *arrived)
+                                   const uint64_t *number, unsigned *arrived, uint32_t n_tokens,
+                                   struct calls_cuda_words calls)
 {
+    calls_cuda_give(calls, n_tokens);
     for (uint32_t i = threadIdx.x; i < n_rows; i += TAKE_THREADS)
         a->best[i] = best[i];
     handoff_publish(&a->stamp, *number, arrived, 1);
@@ -454,11 +457,18 @@ static int run_op(struct run_cuda *x, const struct op *op, struct pass p)
     return cudaGetLastError();
 }
 
+static struct calls_cuda_words words(const struct run_cuda *x)
+{
+    struct calls_cuda_words none = {};
+
+    return x->c.calls ? calls_cuda_words(x->c.calls) : none;
+}
+
 static int begin_list(struct run_cuda *x, struct pass p)
 {
     take_record<<<1, TAKE_THREADS, 0, x->stream>>>(x->record, x->c.max_tokens, p.T, p.O, x->number,
-                                                   x->n_out, x->id, x->pos, x->seq, x->out);
-    return x->c.calls ? calls_cuda_begin(x->c.calls, x->stream) : (int)cudaGetLastError();
+                                                   x->n_out, x->id, x->pos, x->seq, x->out, words(x));
+    return cudaGetLastError();
 }
 
 static int end_list(struct run_cuda *x, struct pass p)
@@ -470,9 +480,7 @@ static int end_list(struct run_cuda *x, struct pass p)
     if (x->c.logits && p.O)
         give_logits<<<LOGIT_BLOCKS, TAKE_THREADS, 0, x->stream>>>(x->buf[logits].data, width_of(x, logits), x->n_out,
                                                                    x->c.logits);
-    if (x->c.calls)
-        calls_cuda_end(x->c.calls, p.T, x->stream);
-    give_answer<<<1, TAKE_THREADS, 0, x->stream>>>(x->answer, x->best, p.O, x->number, x->arrived);
+    give_answer<<<1, TAKE_THREADS, 0, x->stream>>>(x->answer, x->best, p.O, x->number, x->arrived, p.T, words(x));
     return cudaGetLastError();
 }
 

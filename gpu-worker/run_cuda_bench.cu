@@ -348,19 +348,6 @@ static double step_time(struct run_cuda *x, uint32_t T, uint32_t pos, uint32_t o
     return s[n / 2];
 }
 
-/* the program without the operations of one kind (and what only they need) */
-static struct program without(const struct program *p, uint64_t kinds)
-{
-    struct program q = *p;
-
-    q.op = (struct op *)calloc(p->n_ops, sizeof *q.op);
-    q.n_ops = 0;
-    for (uint32_t i = 0; i < p->n_ops; i++)
-        if (!(kinds >> p->op[i].kind & 1))
-            q.op[q.n_ops++] = p->op[i];
-    return q;
-}
-
 /* ... without the products by one weight's shape */
 static struct program without_shape(const struct program *p, const struct prog_weight *shape, uint32_t *n)
 {
@@ -423,6 +410,19 @@ static double read_rate(void)
     CUDA_OK(cudaEventElapsedTime(&ms, a, b));
     CUDA_OK(cudaFree(p));
     return (double)bytes * ROUNDS / (ms * 1e-3);
+}
+
+/* the program without the operations of one kind (and what only they need) */
+static struct program without(const struct program *p, uint64_t kinds)
+{
+    struct program q = *p;
+
+    q.op = (struct op *)calloc(p->n_ops, sizeof *q.op);
+    q.n_ops = 0;
+    for (uint32_t i = 0; i < p->n_ops; i++)
+        if (!(kinds >> p->op[i].kind & 1))
+            q.op[q.n_ops++] = p->op[i];
+    return q;
 }
 
 /* Microseconds of one of many nodes in a row. */
@@ -493,26 +493,40 @@ static void time_nodes(struct calls_cuda *calls, uint32_t T, uint32_t n_experts)
 }
 
 /* Steps in turn of a fixed table and of the card's own, so that clocks and heat are the same for both. */
-static void compare_tables(const struct whole *w, double limit)
+static void compare_steps(const struct whole *w, const struct program *p, struct calls_cuda *calls, const char *what,
+                          double limit)
 {
-    struct calls_cuda *calls = all_own(w);
-    struct run_cuda *fixed = open_card(w, w->prog, NULL), *own = open_card(w, w->prog, calls);
+    struct run_cuda *fixed = open_card(w, p, NULL), *own = open_card(w, p, calls);
 
     for (uint32_t T = 1; T <= 4; T *= 4) {
         double f = 0, o = 0;
-        time_nodes(calls, T, w->m.n_experts);
         for (int i = 0; i < 4; i++) {
             f += step_time(fixed, T, 64, T, limit / 4) / 4;
             o += step_time(own, T, 64, T, limit / 4) / 4;
         }
-        printf("%u tokens, fixed table %.1f us a step, the card's own copy %.1f us: %+.2f%%, %.2f us a layer\n", T,
-               f * 1e6, o * 1e6, 100 * (o / f - 1), (o - f) * 1e6 / w->m.n_layers);
+        printf("%s, %u tokens: fixed table %.1f us a step, the card's own copy %.1f us: %+.2f%%, %.2f us a layer\n", what,
+               T, f * 1e6, o * 1e6, 100 * (o / f - 1), (o - f) * 1e6 / w->m.n_layers);
     }
+    run_cuda_close(fixed);
+    run_cuda_close(own);
+}
+
+static void compare_tables(const struct whole *w, double limit)
+{
+    struct calls_cuda *calls = all_own(w);
+    struct program no_sum = without(w->prog, 1ull << OP_MOE_SUM),
+                   none = without(w->prog, 1ull << OP_MOE_SUM | 1ull << OP_MOE_CALL);
+
+    compare_steps(w, w->prog, calls, "whole", limit);
+    compare_steps(w, &no_sum, calls, "without sums", limit / 2);
+    compare_steps(w, &none, calls, "without experts", limit / 2);
+    time_nodes(calls, 1, w->m.n_experts);
+    time_nodes(calls, 4, w->m.n_experts);
     printf("of its own: %llu items here, %llu calls\n",
            (unsigned long long)calls_cuda_counters(calls)->own_items,
            (unsigned long long)calls_cuda_counters(calls)->calls);
-    run_cuda_close(fixed);
-    run_cuda_close(own);
+    free(no_sum.op);
+    free(none.op);
     calls_cuda_close(calls);
 }
 
