@@ -71,6 +71,7 @@ struct engine {
     _Atomic uint64_t here;     /* steps that we execute in place of a card that was left out << 32 | the last one's tokens */
     uint64_t told_record;      /* of the steward's thread: last one whose tokens `uses` knows */
     uint32_t *told_uses;       /* ... and the own hits that it knows, as answer_uses counts them */
+    const uint32_t *best;            /* of the last step, told by its executor; NULL: not */
     struct step_token *feed, *replay; /* max_tokens, of engine_feed; and to be played again */
     struct team *team;
     _Atomic uint64_t disk_call;
@@ -1378,6 +1379,7 @@ static const float *step(struct engine *en, const struct step *s)
 {
     const float *logits = en->exec ? NULL : trunk_host_step(en->host, s);
 
+    en->best = logits ? trunk_host_best(en->host) : NULL;
     if (logits)
         return logits;
     if (!en->exec)
@@ -1385,6 +1387,13 @@ static const float *step(struct engine *en, const struct step *s)
     if (en->host)
         atomic_store_explicit(&en->here, (en->steps + 1) << 32 | s->n_tokens, memory_order_release);
     return exec_step(en->exec, en->team, s);
+}
+
+int engine_best(const struct engine *en, uint32_t row, uint32_t *id)
+{
+    if (en->best)
+        *id = en->best[row];
+    return en->best != NULL;
 }
 
 const float *engine_step(struct engine *en, const struct step *s)

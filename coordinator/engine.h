@@ -87,6 +87,9 @@ uint32_t engine_max_out(const struct engine *en);
 /* One pass of the trunk. Logits (n_out, n_vocab), valid until the next step. Token ids, positions and
  * rows must be in range (asserted). */
 const float *engine_step(struct engine *en, const struct step *s);
+/* 1: *id is the first token in the order of row `row` (of those that the last step wanted), TOKEN_NONE: it has none. 0:
+ * its executor does not tell, look at the logits. After a step with best_only the logits mean something only then. */
+int engine_best(const struct engine *en, uint32_t row, uint32_t *id);
 /* Most tokens that can be drafted for a step, 0: none. engine_draft: a pass of the NextN block (step.h) over
  * rows of the trunk's last step; logits (n_out, n_vocab), valid until the next one. */
 uint32_t engine_drafts(const struct engine *en);

@@ -330,8 +330,13 @@ static int step_on_card(struct host *h, uint64_t number, const struct step *s)
             sched_yield(); /* a spinning thread where CPU workers may want the core */
     timeline_end(t, TIMELINE_TRUNK, TIMELINE_ANSWER, traced, number, s->n_tokens, 0);
     h->seen_ns = now_ns();
-    if (rc > 0)
+    if (rc > 0) {
+        const uint32_t *best = trunk_card_best(h->trunk);
+        for (uint32_t i = 0; i < s->n_out; i++)
+            atomic_store_explicit(&answer_best(&h->g, h->answers)[i], best[i], memory_order_relaxed);
+        atomic_store_explicit(&h->answers->best_of, number, memory_order_relaxed);
         note_own(h, s->n_tokens);
+    }
     return rc;
 }
 
@@ -367,7 +372,8 @@ static int work(struct host *h, struct team *t)
         return err_set(&h->e, -EPROTO, "step %llu begins with state %llu, here is %llu",
                        (unsigned long long)r.seq, (unsigned long long)r.state_in,
                        (unsigned long long)h->state);
-    struct step s = {.n_tokens = r.n_tokens, .n_out = r.n_out, .token = h->token, .out = h->out};
+    struct step s = {.n_tokens = r.n_tokens, .n_out = r.n_out, .token = h->token, .out = h->out,
+                     .best_only = (int)r.best_only};
     rc = h->trunk ? step_on_card(h, r.seq, &s) : step_on_team(h, t, &s);
     if (rc < 0)
         return quits(h) ? 0 : rc;

@@ -40,6 +40,7 @@ enum {
 struct record {
     uint64_t number; /* of the step, from 1 */
     uint32_t n_tokens, n_out;
+    uint32_t n_logits, pad; /* rows of them that are wanted */
     uint32_t word[]; /* ids, positions, sequences (max_tokens each), out (max_out) */
 };
 /* The answer, in mapped host memory: best tokens, then the stamp with release. */
@@ -190,7 +191,7 @@ static void lay_out(struct run_cuda *x)
 
     x->arena_used = 0;
     x->number = (uint64_t *)take(x, 8);
-    x->n_out = (uint32_t *)take(x, 4);
+    x->n_out = (uint32_t *)take(x, 8); /* and rows of logits that are wanted */
     x->id = (uint32_t *)take(x, x->c.max_tokens * 4);
     x->pos = (uint32_t *)take(x, x->c.max_tokens * 4);
     x->seq = (uint32_t *)take(x, x->c.max_tokens * 4);
@@ -221,7 +222,8 @@ static __global__ void take_record(const struct record *r, uint32_t max_tokens, 
         out[i] = w[3 * max_tokens + i];
     if (threadIdx.x == 0) {
         *number = ((const volatile struct record *)r)->number;
-        *n_out = ((const volatile struct record *)r)->n_out;
+        n_out[0] = ((const volatile struct record *)r)->n_out;
+        n_out[1] = ((const volatile struct record *)r)->n_logits;
     }
     calls_cuda_take(calls);
 }
@@ -478,7 +480,7 @@ static int end_list(struct run_cuda *x, struct pass p)
     argmax_cuda(x->buf[logits].data, width_of(x, logits), width_of(x, logits), p.O, x->best,
                 x->best_scratch, x->stream);
     if (x->c.logits && p.O)
-        give_logits<<<LOGIT_BLOCKS, TAKE_THREADS, 0, x->stream>>>(x->buf[logits].data, width_of(x, logits), x->n_out,
+        give_logits<<<LOGIT_BLOCKS, TAKE_THREADS, 0, x->stream>>>(x->buf[logits].data, width_of(x, logits), x->n_out + 1,
                                                                    x->c.logits);
     give_answer<<<1, TAKE_THREADS, 0, x->stream>>>(x->answer, x->best, p.O, x->number, x->arrived, p.T, words(x));
     return cudaGetLastError();
@@ -709,6 +711,7 @@ static cudaError_t write_record(struct run_cuda *x, const struct step *s)
     x->record->number = ++x->steps;
     x->record->n_tokens = s->n_tokens;
     x->record->n_out = x->last_out = s->n_out;
+    x->record->n_logits = s->best_only ? 0 : s->n_out;
     return ready_rope(x, last);
 }
 
@@ -754,6 +757,11 @@ int run_cuda_wait(struct run_cuda *x, uint32_t limit_ms, const uint32_t **best, 
                            x->c.device, limit_ms);
     *best = x->answer->best;
     return rc < 0 ? rc : 0;
+}
+
+const uint32_t *run_cuda_best(const struct run_cuda *x)
+{
+    return x->answer->best;
 }
 
 int run_cuda_logits(struct run_cuda *x, float *to, struct err *e)

@@ -57,6 +57,8 @@ int run_cuda_step(struct run_cuda *x, const struct step *s, struct err *e);
 /* Is the step's stamp there? 1; 0: not yet, looks at one word and now and then at the card; negative: as
  * run_cuda_wait. */
 int run_cuda_poll(struct run_cuda *x, struct err *e);
+/* After that: the arg-max of each wanted row, as run_cuda_wait's *best. */
+const uint32_t *run_cuda_best(const struct run_cuda *x);
 /* Waits for the step's stamp, by looking at mapped memory. *best: n_out token ids, the arg-max of
  * each wanted row (ARGMAX_NONE: it has none), valid until the next step. Late by more than
  * limit_ms, or an error of the card: a line, and the card is to be given up. */

@@ -498,6 +498,8 @@ static void compare_steps(const struct whole *w, const struct program *p, struct
 {
     struct run_cuda *fixed = open_card(w, p, NULL), *own = open_card(w, p, calls);
 
+    step_time(own, 1, 64, 1, 0.001);
+    calls_cuda_changes(calls, NULL, 0, NULL); /* the table is as it shall be: nothing changes from step to step */
     for (uint32_t T = 1; T <= 4; T *= 4) {
         double f = 0, o = 0;
         for (int i = 0; i < 4; i++) {
@@ -598,6 +600,7 @@ static void hand_off(double limit)
         CUDA_OK(cudaMemcpy(pool, r.pool, r.pool_bytes, cudaMemcpyHostToDevice));
         calls_cuda_changes(calls, r.changed, r.n_changed, r.own);
         step_time(x, 1, 64, 1, 0.01);
+        calls_cuda_changes(calls, NULL, 0, NULL);
         calls_rig_counts(&r, &n0);
         k0 = *calls_cuda_counters(calls);
         steps = run_cuda_counters(x)->steps;

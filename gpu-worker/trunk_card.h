@@ -46,6 +46,8 @@ int trunk_card_begin(struct trunk_card *t, const struct step *s, const uint32_t 
 /* 1: over, the logits of the wanted rows lie in the answers' segment; 0: not yet; negative: *e, and the
  * process is to be given up. Looks at a word of memory, now and then at the card. */
 int trunk_card_poll(struct trunk_card *t, struct err *e);
+/* After it: the arg-max of each wanted row, TOKEN_NONE: it has none. A step with best_only leaves no logits. */
+const uint32_t *trunk_card_best(const struct trunk_card *t);
 /* From any thread: a step that waits for others gives up. */
 void trunk_card_stop(struct trunk_card *t);
 /* Tests: a kernel that faults is launched; all that comes after it fails. */

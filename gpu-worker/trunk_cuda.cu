@@ -7,6 +7,7 @@
 
 #include "gpu-worker/calls_cuda.h"
 #include "gpu-worker/run_cuda.h"
+#include "kernels/topk/topk_cuda.h"
 
 enum { PAGE = 4096, BEHIND = 32 /* readable bytes behind a weight */ };
 
@@ -216,6 +217,11 @@ int trunk_card_begin(struct trunk_card *t, const struct step *s, const uint32_t 
 int trunk_card_poll(struct trunk_card *t, struct err *e)
 {
     return run_cuda_poll(t->run, e);
+}
+static_assert(TOKEN_NONE == ARGMAX_NONE, "the same word for none");
+const uint32_t *trunk_card_best(const struct trunk_card *t)
+{
+    return run_cuda_best(t->run);
 }
 void trunk_card_stop(struct trunk_card *t)
 {

@@ -24,6 +24,11 @@ int trunk_card_poll(struct trunk_card *t, struct err *e)
     (void)t, (void)e;
     abort();
 }
+const uint32_t *trunk_card_best(const struct trunk_card *t)
+{
+    (void)t;
+    abort();
+}
 void trunk_card_stop(struct trunk_card *t)
 {
     (void)t;

@@ -241,8 +241,10 @@ struct step_record {
     uint64_t state_out; /* ... that it makes; state_in stays good until this one is committed */
     uint32_t n_tokens;
     uint32_t n_out;     /* rows of logits that are wanted; 0: the state alone */
+    uint32_t best_only; /* 1: their best tokens do */
+    uint32_t reserved;
 };
-_Static_assert(sizeof(struct step_record) == 32, "a shared structure's size is fixed");
+_Static_assert(sizeof(struct step_record) == 40, "a shared structure's size is fixed");
 struct steps {
     LINE _Atomic uint64_t word;
     LINE struct step_record record;
@@ -256,7 +258,9 @@ struct steps {
  *   heartbeat  relaxed; counts while the process lives, about ten times a second
  *   count      relaxed, since the executor's start
  *   data       f32 (n_out, n_vocab); behind it (answer_uses) a u32 for each layer and expert, relaxed: tokens that
- *              used it as an own hit of the executor's card, which no call tells of. They wrap
+ *              used it as an own hit of the executor's card, which no call tells of. They wrap. Behind those
+ *              (answer_best) step_out u32: the first token of each row's order, TOKEN_NONE: it has none
+ *   best_of    the record that answer_best is about, before the word; 0: none (the executor does not tell it)
  * The executor dies: the coordinator looks at the word once more after it is reaped; a successor then
  * writes in the same place. */
 struct answer_counters {
@@ -269,8 +273,10 @@ struct answer_counters {
                                     * steps of one token */
     _Atomic uint64_t reserved[2];
 };
+#define TOKEN_NONE UINT32_MAX
 struct answers {
     LINE _Atomic uint64_t word;
+    _Atomic uint64_t best_of;
     _Atomic uint32_t ringing;
     LINE _Atomic uint64_t heartbeat;
     LINE struct answer_counters count;
@@ -503,11 +509,15 @@ static inline uint64_t steps_bytes(const struct geometry *g)
 static inline uint64_t answers_bytes(const struct geometry *g)
 {
     return sizeof(struct answers) + (uint64_t)g->step_out * g->n_vocab * sizeof(float) +
-           (uint64_t)g->n_layers * g->n_experts * sizeof(uint32_t);
+           ((uint64_t)g->n_layers * g->n_experts + g->step_out) * sizeof(uint32_t);
 }
 static inline _Atomic uint32_t *answer_uses(const struct geometry *g, struct answers *a) /* layer * n_experts + expert */
 {
     return (_Atomic uint32_t *)(a->data + (uint64_t)g->step_out * g->n_vocab * sizeof(float));
+}
+static inline _Atomic uint32_t *answer_best(const struct geometry *g, struct answers *a)
+{
+    return answer_uses(g, a) + (uint64_t)g->n_layers * g->n_experts;
 }
 static inline size_t pager_box_bytes(const struct geometry *g)
 {

@@ -125,6 +125,7 @@ int decode_prompt(struct decode *d, int (*stop)(void), struct err *e)
         last = s.n_tokens - 1;
         s.n_out = at == d->n;
         s.out = &last;
+        s.best_only = sample_is_first(d->settings);
         d->waiting = engine_step(d->en, &s);
         d->left = s.n_tokens;
         if (at < d->n && d->o.drafts) /* the last pass's rows wait for the token after it */
@@ -135,8 +136,12 @@ int decode_prompt(struct decode *d, int (*stop)(void), struct err *e)
 
 /* ---- the answer ---- */
 
-static int sample(struct decode *d, const float *logits, uint32_t *id, struct err *e)
+/* Of row `row` of the last step. */
+static int sample(struct decode *d, const float *logits, uint32_t row, uint32_t *id, struct err *e)
 {
+    if (sample_is_first(d->settings) && engine_best(d->en, row, id))
+        return *id == TOKEN_NONE ? sample_none(d->n, e) : 0;
+    logits += row * (size_t)engine_model(d->en)->n_vocab;
     return sample_token(d->settings, logits, engine_model(d->en)->n_vocab, d->ids, d->n, NULL, &d->scratch, id, e);
 }
 
@@ -144,7 +149,7 @@ static int sample(struct decode *d, const float *logits, uint32_t *id, struct er
 static int first(struct decode *d, struct err *e)
 {
     uint32_t id;
-    int rc = sample(d, d->waiting, &id, e);
+    int rc = sample(d, d->waiting, 0, &id, e);
 
     if (rc)
         return rc;
@@ -156,9 +161,10 @@ static int first(struct decode *d, struct err *e)
 
 static int step(struct decode *d, struct err *e)
 {
-    size_t at = d->n - 1, n_vocab = engine_model(d->en)->n_vocab;
+    size_t at = d->n - 1;
     uint32_t k = d->n_drafts, right = 0, id;
-    struct step s = {.n_tokens = k + 1, .n_out = k + 1, .token = d->pass, .out = d->rows};
+    struct step s = {.n_tokens = k + 1, .n_out = k + 1, .token = d->pass, .out = d->rows,
+                     .best_only = sample_is_first(d->settings)};
     uint64_t start = now_ns();
     const float *logits;
     double seconds;
@@ -169,7 +175,7 @@ static int step(struct decode *d, struct err *e)
     logits = engine_step(d->en, &s);
     seconds = (double)(now_ns() - start) * 1e-9;
     for (;; right++) {
-        int rc = sample(d, logits + right * n_vocab, &id, e);
+        int rc = sample(d, logits, right, &id, e);
         if (rc && !right)
             return rc;
         if (rc) { /* what is known stands; the same error comes when this token is asked for */

@@ -336,6 +336,19 @@ static size_t list_left(const float *l, size_t n, uint32_t *id)
     return left;
 }
 
+int sample_is_first(const struct sample_settings *s)
+{
+    return s->temp <= 0 && !s->n_bias && !penalties_on(s);
+}
+
+int sample_none(size_t n_before, struct err *e)
+{
+    return err_set(e, -EDOM,
+                   "no token is left to choose at position %zu: every logit is NaN, "
+                   "-inf or forbidden",
+                   n_before);
+}
+
 int sample_token(const struct sample_settings *s, const float *logits, size_t n_vocab,
                  const uint32_t *before, size_t n_before, const uint64_t *allowed_bits,
                  struct sample_scratch *c, uint32_t *token, struct err *e)
@@ -355,10 +368,7 @@ int sample_token(const struct sample_settings *s, const float *logits, size_t n_
     while (left && !(l[c->order[left - 1]] > -INFINITY))
         left--;
     if (!left)
-        return err_set(e, -EDOM,
-                       "no token is left to choose at position %zu: every logit is NaN, "
-                       "-inf or forbidden",
-                       n_before);
+        return sample_none(n_before, e);
     m = l[c->order[0]];
     if (c->trace)
         trace.left[0] = list_left(l, n_vocab, NULL);

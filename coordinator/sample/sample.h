@@ -53,6 +53,10 @@ int sample_check(const struct sample_settings *s, struct err *e);
 int sample_scratch_init(struct sample_scratch *scratch, size_t n_vocab, struct err *e);
 void sample_scratch_free(struct sample_scratch *scratch);
 
+/* Is the token always the first in the order of the logits? Then who knows that needs no logits. */
+int sample_is_first(const struct sample_settings *s);
+/* The error of a row without one. */
+int sample_none(size_t n_before, struct err *e);
 /* *token = token number n_before of the sequence. logits: n_vocab floats, not changed. before: all
  * tokens before it, the prompt first. allowed_bits: bit t of word t/64 set where token t may come
  * (a grammar's answer), NULL: all. Settings that passed sample_check; scratch of n_vocab.

@@ -10,6 +10,7 @@
 #include "shm/bell.h"
 #include "shm/calls.h"
 
+#define STEP_SPIN_NS 20000000u /* a step on a card is awaited by looks so long, before we sleep */
 #define TICK_MS 20       /* between two looks at the host's life while a step is open */
 #define LIFE_LOOK_US 1000 /* between two while a successor starts */
 
@@ -133,8 +134,10 @@ static int wait_answer(struct trunk_host *h)
 {
     uint32_t round = 0;
 
+    uint64_t until = h->c.open ? now_ns() + STEP_SPIN_NS : 0; /* a card's step is short, and so is what comes after it */
+
     while (!step_answered(answers_of(h), h->record)) {
-        if (wait_round(&round, 1))
+        if (wait_round(&round, 1) || (until && now_ns() < until))
             continue;
         round = 0;
         bell_sleep(&h->c.bells[PROC_MAIN], &h->c.board->asleep_main, look, h, TICK_MS);
@@ -161,7 +164,8 @@ static int play(struct trunk_host *h, const struct step *s)
                             .state_in = h->state,
                             .state_out = h->state + 1,
                             .n_tokens = s->n_tokens,
-                            .n_out = s->n_out};
+                            .n_out = s->n_out,
+                            .best_only = s->best_only != 0};
 
     atomic_store_explicit(&h->now, r.seq << 32 | s->n_tokens, memory_order_release);
     step_publish(h->c.geo, steps_of(h), &r, s->token, s->out);
@@ -234,4 +238,13 @@ const float *trunk_host_step(struct trunk_host *h, const struct step *s)
                 return NULL;
         while (replay(h));
     return answer_logits(answers_of(h));
+}
+
+const uint32_t *trunk_host_best(const struct trunk_host *h)
+{
+    struct answers *a = answers_of(h);
+
+    /* written before the answer, which we have seen */
+    return atomic_load_explicit(&a->best_of, memory_order_relaxed) == h->record ? (const uint32_t *)answer_best(h->c.geo, a)
+                                                                                : NULL;
 }

@@ -36,6 +36,9 @@ void trunk_host_says(const struct trunk_host *h, char *text, size_t n, uint64_t 
 /* As exec_step: the logits, valid until the next step. Main thread. NULL: the card was left out, and another
  * executor goes on: with call trunk_host_next_call, and the tokens of trunk_host_sequence, for its state is empty. */
 const float *trunk_host_step(struct trunk_host *h, const struct step *s);
+/* Of the last step: the first token of each wanted row's order (TOKEN_NONE: it has none), until the next one. NULL:
+ * the host does not tell. Where a step wanted nothing else and this is told, its logits mean nothing. */
+const uint32_t *trunk_host_best(const struct trunk_host *h);
 uint64_t trunk_host_next_call(const struct trunk_host *h);
 const uint32_t *trunk_host_sequence(const struct trunk_host *h, uint32_t *n);
 const _Atomic uint64_t *trunk_host_word(const struct trunk_host *h); /* of the step records */

@@ -17,4 +17,6 @@ struct step {
     const struct step_token *token;
     const uint32_t *out; /* n_out indices into token, ascending */
     enum step_pass pass;
+    int best_only; /* the first token of each wanted row's order is all that is wanted: an executor that knows it may
+                    * leave the logits out (engine_best) */
 };
