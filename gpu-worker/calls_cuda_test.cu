@@ -145,7 +145,7 @@ static void step(struct rigged *x, uint32_t T, const char *what)
 {
     struct step_token tok[MOST];
     uint32_t out[MOST];
-    struct step s = {T, 0, tok, out, STEP_TRUNK};
+    struct step s = {T, 0, tok, out, STEP_TRUNK, 0};
     const float *want;
     const uint32_t *best;
     struct err e = {};
@@ -231,7 +231,7 @@ static void nobody(const char *path)
     struct rig_deal d = {0, 0, 100, 0, 0, 0};
     struct step_token tok = {1, 0, 0};
     uint32_t out = 0;
-    struct step s = {1, 1, &tok, &out, STEP_TRUNK};
+    struct step s = {1, 1, &tok, &out, STEP_TRUNK, 0};
     const uint32_t *best;
     struct rigged x;
     struct err e = {};

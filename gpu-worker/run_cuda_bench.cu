@@ -324,7 +324,7 @@ static double step_time(struct run_cuda *x, uint32_t T, uint32_t pos, uint32_t o
     static uint32_t id = 1;
     struct step_token tok[512];
     uint32_t rows[8], n = 0;
-    struct step st = {T, out, tok, rows, STEP_TRUNK};
+    struct step st = {T, out, tok, rows, STEP_TRUNK, 0};
     double begin = now();
 
     for (uint32_t i = 0; i < out; i++)

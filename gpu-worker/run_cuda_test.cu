@@ -175,7 +175,7 @@ static int write_logits(char **arg)
     for (uint32_t at = 0; at < n; at += batch) {
         struct step_token tok[512];
         uint32_t rows[512];
-        struct step s = {n - at < batch ? n - at : batch, 0, tok, rows, STEP_TRUNK};
+        struct step s = {n - at < batch ? n - at : batch, 0, tok, rows, STEP_TRUNK, 0};
         const uint32_t *best;
         float *logits = (float *)malloc((size_t)s.n_tokens * l.m->n_vocab * 4);
 

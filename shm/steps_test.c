@@ -71,7 +71,7 @@ static void records_and_answers(void)
     CHECK(steps_bytes(&g) <= 4096 && answers_bytes(&g) <= 4096);
     pthread_create(&t, NULL, executor, &b);
     for (uint64_t s = 1; s <= STEPS; s++) {
-        struct step_record r = {s, s - 1, s, 1 + (uint32_t)(s % 5), 0};
+        struct step_record r = {s, s - 1, s, 1 + (uint32_t)(s % 5), 0, 0, 0};
         struct step_token token[5];
         uint32_t out[3];
         for (uint32_t i = 0; i < r.n_tokens; i++) {
@@ -114,7 +114,7 @@ static void refuses(const char *what, struct step_record r, struct step_token t,
 
 static void what_makes_no_sense(void)
 {
-    struct step_record r = {7, 0, 1, 2, 1}, x;
+    struct step_record r = {7, 0, 1, 2, 1, 0, 0}, x;
     struct step_token t = {3, 4, 0};
 
     x = r, x.seq = 8, refuses("another number", x, t, 0);
@@ -132,7 +132,7 @@ static void what_makes_no_sense(void)
 static void a_successor_s_first_record(void)
 {
     struct steps *s = aligned_alloc(64, 4096);
-    struct step_record r = {41, 3, 4, 1, 0}, got;
+    struct step_record r = {41, 3, 4, 1, 0, 0, 0}, got;
     struct step_token t = {1, 9, 0}, token[5];
     uint32_t out[3] = {0};
     struct err e = {0};
