@@ -184,6 +184,16 @@ static int away(const struct engine *en)
     return en->trunk_card >= 0;
 }
 
+/* Cards that were chosen automatically are not used after all. */
+static void drop_cards(struct engine *en, const char *why)
+{
+    en->n_cards = en->real.n = 0;
+    en->trunk_card = -1;
+    memset(&en->cards, 0, sizeof en->cards);
+    snprintf(en->real.why, sizeof en->real.why, "%s", why);
+    fprintf(stderr, "conclave: cards are %s\n", why);
+}
+
 /* Cards of the driver: those that can be used, or why not. */
 static int real_cards(struct engine *en, struct err *e)
 {
@@ -202,31 +212,32 @@ static int real_cards(struct engine *en, struct err *e)
     return 0;
 }
 
+/* The flag that reads what the trunk makes, where it makes it; NULL: none. */
+static const char *reads_trunk(const struct engine *en)
+{
+    return en->o->trunk_here ? en->o->trunk_here : en->o->record_routes ? "--record-routes" : NULL;
+}
+
 /* Which cards there are, and where the trunk is computed. */
 static int which_cards(struct engine *en, struct err *e)
 {
     const struct cards_wanted *w = &en->o->want;
-    int none = w->kind == CARDS_NONE, here = en->o->trunk_here || en->o->record_routes, rc;
+    int rc;
 
     en->trunk_card = -1;
-    if (w->kind == CARDS_LISTED || w->kind == CARDS_AUTO) {
-        if ((rc = real_cards(en, e)))
-            return rc;
-        none = !en->real.n;
-    }
-    if (w->trunk >= 0 && (none || (uint32_t)w->trunk >= (w->kind == CARDS_AUTO ? en->real.n : w->n)))
-        return err_set(e, -EINVAL, "--trunk %d: the list of cards has %s", w->trunk,
-                       none ? "none; see --cards" : "fewer; it is counted from 0");
-    if (w->trunk >= 0 && here)
-        return err_set(e, -ENOTSUP, "--trunk %d: --dump, --nextn and --record-routes read what the trunk's executor has, and "
-                                    "it must be this process for that: leave --trunk out", w->trunk);
-    if (en->real.n && w->kind == CARDS_AUTO && en->o->prefetch == PREFETCH_ON) { /* who names cards, too, is told so */
-        note(en, "cards are there and not used: --prefetch on");
-        en->real.n = 0;
-    }
+    if ((w->kind == CARDS_LISTED || w->kind == CARDS_AUTO) && (rc = real_cards(en, e)))
+        return rc;
     en->n_cards = w->kind == CARDS_EMULATED ? w->n : en->real.n;
-    if (en->n_cards)
-        en->trunk_card = w->trunk == TRUNK_CPU || here ? -1 : w->trunk >= 0 ? w->trunk : 0;
+    if (w->trunk >= (int)en->n_cards)
+        return err_set(e, -EINVAL, "--trunk %d: the list of cards has %s", w->trunk,
+                       en->n_cards ? "fewer; it is counted from 0" : "none; see --cards");
+    if (w->trunk >= 0 && reads_trunk(en))
+        return err_set(e, -ENOTSUP, "--trunk %d: %s reads what the trunk makes, and a card's worker would have it; leave one "
+                       "of them out", w->trunk, reads_trunk(en));
+    if (en->n_cards && w->trunk != TRUNK_CPU && !reads_trunk(en))
+        en->trunk_card = w->trunk >= 0 ? w->trunk : 0;
+    if (en->n_cards && en->o->prefetch == PREFETCH_ON && w->kind == CARDS_AUTO)
+        drop_cards(en, "not used: nothing is read ahead with cards, and --prefetch on wants it");
     return 0;
 }
 
@@ -361,6 +372,7 @@ static int choose_sizes(struct engine *en, struct err *e)
                          .threads = en->threads, .every_row = o->every_row, .rows = 1 + en->drafts,
                          .call_tokens = call_tokens ? (uint32_t)strtoul(call_tokens, NULL, 10) : 0};
     struct plan_budget b;
+    struct err why = {0};
     int rc;
 
     memory_look(&en->memory);
@@ -368,8 +380,16 @@ static int choose_sizes(struct engine *en, struct err *e)
     b.own = en->memory.left < en->memory.available;
     for (uint32_t k = 0; k < en->n_nodes; k++)
         b.node_left[k] = node_of(en, k) < 0 ? UINT64_MAX : memory_node_left(node_of(en, k));
-    if ((rc = plan_with_cards(en, &f, &a, &b, e)))
-        return rc;
+    if ((rc = plan_with_cards(en, &f, &a, &b, &why)) && en->real.n && o->want.kind == CARDS_AUTO) {
+        char text[sizeof en->real.why];
+        snprintf(text, sizeof text, "not used: %.500s", why.msg);
+        drop_cards(en, text);
+        memset(&a.cards, 0, sizeof a.cards);
+        why = (struct err){0};
+        rc = plan_with_cards(en, &f, &a, &b, &why);
+    }
+    if (rc)
+        return err_set(e, rc, "%s", why.msg);
     en->plan.geo.n_vocab = m->n_vocab;
     en->plan.geo.n_ctx = en->plan.n_ctx;
     en->plan.geo.step_tokens = en->plan.max_tokens;

@@ -32,8 +32,7 @@ struct engine_options {
     uint32_t nodes;    /* 0: the machine's NUMA nodes; more than it has: simulated */
     uint64_t ram;      /* bytes of slabs for routed experts, all nodes together; 0: all that fit */
     struct cards_wanted want; /* --cards and --trunk */
-    int trunk_here;    /* 1: the trunk's buffers will be read (--dump, --nextn): it is executed here, whatever cards there
-                        * are, and a card that --trunk names is refused; so with record_routes */
+    const char *trunk_here; /* the flag that reads the trunk's buffers, which are in this process then; NULL: none */
     uint32_t batch;    /* most tokens of a trunk pass; 0: 512 */
     uint32_t drafts;   /* most tokens that are drafted for a step, where the file has a NextN block; 0: none */
     int drafts_asked;  /* 1: say so where nothing can be drafted */

@@ -329,9 +329,9 @@ int cmd_eval(int argc, char **argv)
     status = 1;
     if (!prepare(&v, &e)) {
         engine_flags_options(&v.engine, &o);
-        o.trunk_here = v.flags.dump || v.flags.nextn;
         o.warm_first = 1; /* cards are filled first: what lies where does not depend on who was quicker */
         o.n_ctx = v.flags.n_ctx;
+        o.trunk_here = v.flags.dump ? "--dump" : v.flags.nextn ? "--nextn" : NULL;
         o.drafts = v.flags.nextn != NULL;
         status = engine_run(&o, body, &v, &e);
     }

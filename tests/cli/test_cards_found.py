@@ -35,11 +35,8 @@ def probe(text, script="cat <<'END'\n%s\nEND\n"):
 
 
 def run(probe_path, *args):
-    os.environ["CONCLAVE_PROBE"] = probe_path
-    try:
-        return conclave("run", "-m", STORY, "-p", "One", "-n", 4, "--temp", 0, *args)
-    finally:
-        del os.environ["CONCLAVE_PROBE"]
+    return conclave("run", "-m", STORY, "-p", "One", "-n", 4, "--temp", 0, *args,
+                    env={**os.environ, "CONCLAVE_PROBE": probe_path})
 
 
 base = run("/nowhere", "--cards", "none")
@@ -85,6 +82,22 @@ refused(check, run(two, "--cards", "none", "--trunk", "0"), 1, "--trunk 0")
 refused(check, run(two, "--cards", "emu:1", "--trunk", "1"), 1, "--trunk 1")
 refused(check, run(probe(told([card(0, free_bytes=3 * GIB // 2)])), "--cards", "0,0"), 1, "full", "1.50 GiB", "2.00 GiB",
         "all its workers")
+# what reads the trunk's buffers keeps it here: auto is not refused, a card that is named is
+with tempfile.TemporaryDirectory() as d:
+    tokens = ("eval", "-m", STORY, "--tokens", "1,2,3,4")
+    for flag, to in (("--dump", os.path.join(d, "dump")), ("--record-routes", os.path.join(d, "routes"))):
+        p = conclave(*tokens, "--greedy", 1, flag, to, "--cards", "emu:2:1M")
+        check(p.returncode == 0 and os.path.exists(to), "%s with cards: %s" % (flag, p.stderr))
+        refused(check, conclave(*tokens, "--greedy", 1, flag, to, "--cards", "emu:2:1M", "--trunk", 1), 1, flag, "--trunk 1")
+    p = conclave(*tokens, "--greedy", 1, "--prefetch", "on", "--ram", "1M",
+                 env={**os.environ, "CONCLAVE_PROBE": probe(told([card(0)]))})
+    check(p.returncode == 0 and b"not used" in p.stderr and b"--prefetch on" in p.stderr, "--prefetch on: %s" % p.stderr)
+    # a card with room for no expert beside the trunk
+    small = probe(told([card(0, free_bytes=GIB + GIB // 8)]))
+    p = conclave("run", "-m", STORY, "-p", "One", "-n", 4, "--temp", 0, "-c", 200000,
+                 env={**os.environ, "CONCLAVE_PROBE": small})
+    check(p.returncode == 0 and p.stdout == base.stdout and b"cards are not used: " in p.stderr, "little room: %s" % p.stderr)
+
 for flag, value in (("--cards", "0,"), ("--cards", "emu:0"), ("--cards", "gpu"), ("--trunk", "gpu"), ("--trunk", "-1")):
     for verb in (("run", "-p", "x"), ("eval", "--tokens", "1"), ("perplexity", "-f", "x")):
         refused(check, conclave(*verb, "-m", STORY, flag, value), 2, flag, what="%s %s %s" % (verb[0], flag, value))

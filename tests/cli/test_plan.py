@@ -156,6 +156,7 @@ def emulated():
 def real():
     """Real cards, as a probe tells them: measured with the model's own shape, and reckoned with."""
     with tempfile.TemporaryDirectory() as d:
+        usual = os.environ["CONCLAVE_PROBE"]
         os.environ["CONCLAVE_PROBE"] = probe(d, [card(0), card(1, experts_bytes_per_s=1e12)])
         try:
             listed = "0:2M,1:1M"
@@ -164,7 +165,7 @@ def real():
             text = conclave("plan", "-m", STORY, "--cards", listed, "--trunk", "cpu", "--ram", RAM).stdout.decode()
             whole = plan("--cards", "0", "--trunk", "cpu")
         finally:
-            del os.environ["CONCLAVE_PROBE"]
+            os.environ["CONCLAVE_PROBE"] = usual
         with open(os.path.join(d, "asked")) as f:
             asked = f.read().splitlines()
         none = plan("--cards", "none", "--ram", RAM, "--no-heat")
@@ -173,7 +174,7 @@ def real():
             without = plan("--ram", RAM, "--no-measure")
             line = conclave("plan", "-m", STORY, "--no-measure").stdout.decode()
         finally:
-            del os.environ["CONCLAVE_PROBE"]
+            os.environ["CONCLAVE_PROBE"] = usual
     check(asked[0] == "--probe" and re.fullmatch(r"--probe=measure \d+:\d+:\d+:\d+:256:3", asked[1]) and asked[2] == "--probe"
           and not asked[2:].count("--probe=measure"), "the probe was asked %s" % asked)
     check([c["device"] for c in a["cards"]] == [0, 1] and a["cards"][0]["slots"] > a["cards"][1]["slots"] > 0, a["cards"])
