@@ -3,6 +3,7 @@
 conclave-gpu's tells them (CONCLAVE_PROBE): one clear line each; what is chosen automatically never ends a run."""
 import json
 import os
+import subprocess
 import sys
 import tempfile
 
@@ -82,6 +83,16 @@ refused(check, run(two, "--cards", "none", "--trunk", "0"), 1, "--trunk 0")
 refused(check, run(two, "--cards", "emu:1", "--trunk", "1"), 1, "--trunk 1")
 refused(check, run(probe(told([card(0, free_bytes=3 * GIB // 2)])), "--cards", "0,0"), 1, "full", "1.50 GiB", "2.00 GiB",
         "all its workers")
+# scripts/gpu-check without a card: one line
+with tempfile.TemporaryDirectory() as d:
+    os.mkdir(os.path.join(d, "bin"))
+    for text, words in ((none, "no NVIDIA driver"), (told([card(0, name="P100", major=6, runs=False)]), "P100 (6.0)"),
+                        ("nonsense", "nonsense")):
+        os.replace(probe(text), os.path.join(d, "bin", "conclave-gpu"))
+        p = subprocess.run(["scripts/gpu-check", d], capture_output=True, timeout=60)
+        check(p.returncode == 1 and not p.stdout and p.stderr.startswith(b"gpu-check: no card: ") and p.stderr.count(b"\n") == 1
+              and words.encode() in p.stderr, "gpu-check: %d %s" % (p.returncode, p.stderr))
+
 # what reads the trunk's buffers keeps it here: auto is not refused, a card that is named is
 with tempfile.TemporaryDirectory() as d:
     tokens = ("eval", "-m", STORY, "--tokens", "1,2,3,4")

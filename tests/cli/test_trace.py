@@ -108,7 +108,9 @@ events, stats = timeline("--ram", "1M", "--nodes", 2, "--batch", 3,
 check(any("expert" in e["args"] for e in of(events, "read")) and stats["disk_items"] > 0, "no expert was read")
 events, _ = timeline("--cards", "emu:1", processes=["coordinator", "pager", "cpu worker 0", "emulated card 0"])
 check(len(of(events, "step on a card")) == len(of(events, "step")), "steps on the card")
-events, stats = timeline("--ram", "1M", "--cards", "emu:2:2M",
+timeline("--ram", "1M", "--cards", "emu:2:1M", processes=["coordinator", "pager", "cpu worker 0", "emulated card 0",
+                                                         "emulated card 1"])
+events, stats = timeline("--cards", "emu:2:2M", "--warm-first",
                          processes=["coordinator", "pager", "cpu worker 0", "emulated card 0", "emulated card 1"])
 check(stats["uploads"] > 0, "nothing was uploaded")
 
