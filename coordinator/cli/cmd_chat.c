@@ -2,6 +2,7 @@
  * everything else to standard error. Ctrl-C stops an answer, which stays in the conversation as far as it
  * came; at the prompt it leaves. */
 #define _GNU_SOURCE
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "coordinator/chat/chat.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/common.h"
+#include "coordinator/cli/line_read.h"
 #include "coordinator/cli/output.h"
 #include "coordinator/cli/sample_flags.h"
 #include "coordinator/cli/stop.h"
@@ -118,6 +120,8 @@ struct chat {
     size_t n_messages, cap;
     char *line; /* getline's */
     size_t line_cap;
+    struct line_edit edit; /* in a terminal */
+    int interrupted;       /* Ctrl-C at the prompt */
 
     /* inside the engine */
     struct engine *en;
@@ -204,11 +208,19 @@ static int at_terminal(void)
     return isatty(0);
 }
 
-/* 1: a line is in c->line, without its end; 0: there is no more. */
-static int read_line(struct chat *c, const char *prompt, size_t *n)
+/* 1: *line is a line without its end, until the next one; 0: there is no more. */
+static int read_line(struct chat *c, const char *prompt, const char **line, size_t *n)
 {
     ssize_t got;
 
+    if (line_can_read()) {
+        enum line_state s = line_read(&c->edit, prompt);
+
+        c->interrupted = s == LINE_BREAK;
+        *line = c->edit.s;
+        *n = c->edit.n;
+        return s == LINE_DONE;
+    }
     if (at_terminal())
         fprintf(stderr, "%s", prompt);
     fflush(stderr);
@@ -218,6 +230,7 @@ static int read_line(struct chat *c, const char *prompt, size_t *n)
     *n = (size_t)got;
     if (*n && c->line[*n - 1] == '\n')
         c->line[--*n] = 0;
+    *line = c->line;
     return 1;
 }
 
@@ -248,28 +261,29 @@ static int read_message(struct chat *c, struct text *out, struct err *e)
 {
     static const char fence[] = "\"\"\"";
     int fenced = 0, first = 1, rc;
+    const char *line;
     size_t n;
 
     *out = (struct text){NULL, 0};
     if ((rc = append(out, "", 0, e)))
         return rc;
-    while (read_line(c, first ? "> " : ". ", &n)) {
-        int more = !fenced && n && c->line[n - 1] == '\\';
+    while (read_line(c, first ? "> " : ". ", &line, &n)) {
+        int more = !fenced && n && line[n - 1] == '\\';
 
-        if (first && !strcmp(c->line, fence)) {
+        if (first && !strcmp(line, fence)) {
             fenced = 1;
             first = 0;
             continue;
         }
-        if (fenced && !strcmp(c->line, fence))
+        if (fenced && !strcmp(line, fence))
             return 1;
-        if ((out->n && (rc = append(out, "\n", 1, e))) || (rc = append(out, c->line, n - (size_t)more, e)))
+        if ((out->n && (rc = append(out, "\n", 1, e))) || (rc = append(out, line, n - (size_t)more, e)))
             return rc;
         first = 0;
         if (!more && !fenced)
             return 1;
     }
-    return !first; /* the text ended within a message: that is one, too */
+    return !first && !c->interrupted; /* the text ended within a message: that is one, too */
 }
 
 /* ---- answering ---- */
@@ -481,7 +495,7 @@ static void help(void)
 {
     fprintf(stderr, "conclave: a message is a line; with \\ at its end it goes on in the next one; lines between two lines \"\"\"\n"
             "conclave: are one message. Ctrl-C stops an answer. /new begins another conversation, /undo takes the last\n"
-            "conclave: message and answer back, /quit (Ctrl-D, or Ctrl-C here) leaves\n");
+            "conclave: message and answer back, /quit (Ctrl-D, or Ctrl-C here) leaves. Arrows up and down: earlier lines\n");
 }
 
 /* 1: it was a command. */
@@ -539,7 +553,7 @@ static int body(struct engine *en, void *arg, struct err *e)
     int rc = talk(c, en, e);
 
     engine_flags_processes(&c->engine, en);
-    return rc < 0 ? 1 : stop_ends();
+    return rc < 0 ? 1 : c->interrupted ? 128 + SIGINT : stop_ends();
 }
 
 /* ---- before the engine ---- */
@@ -607,6 +621,7 @@ done:
     forget(&c, 0);
     free(c.messages);
     free(c.line);
+    line_edit_free(&c.edit);
     free(c.ids);
     free(c.fed.ids);
     json_free(c.kwargs);

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <unistd.h>
 
+#include "coordinator/supervise/leave.h"
+
 #define STOP_SECONDS 5 /* for the token in work; a worker that is stopped would hold it up for ever */
 
 static volatile sig_atomic_t may_ask, asked;
@@ -13,6 +15,7 @@ static void leave(int status)
 {
     if (isatty(2)) /* a progress bar or a running value may be there */
         (void)!write(2, "\n", 1);
+    leave_now();
     _exit(status);
 }
 

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "coordinator/supervise/leave.h"
 #include "shm/bell.h"
 
 #define MAX_WATCHED 32
@@ -51,6 +52,7 @@ void watch_fatal(struct watch *wt, const char *fmt, ...)
     fprintf(stderr, "conclave: %s\n", line);
     for (size_t i = 0; i < wt->n; i++)
         spawn_kill(&wt->w[i]);
+    leave_now();
     _exit(1);
 }
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 
 sys.path.insert(0, "tests/lib")
@@ -116,25 +117,33 @@ check(p.returncode == 0 and p.stdout.strip() == b"" and thought.strip() in p.std
 LONG = ["chat", "-m", STORY, "--temp", "0", "-c", "200000", "--chat-template", plain, "--repeat-penalty", "1.3"]
 
 
-def read_until(fd, what, seconds=60):
-    seen, end = b"", time.monotonic() + seconds
-    while what not in seen and time.monotonic() < end:
-        if select.select([fd], [], [], 0.2)[0]:
-            try:
-                seen += os.read(fd, 65536)
-            except OSError:
-                break
-    return seen
+class Screen:
+    """What a terminal shows; each wait goes on behind what the one before found."""
+
+    def __init__(self, fd):
+        self.fd, self.seen = fd, b""
+
+    def wait(self, what, seconds=60):
+        end = time.monotonic() + seconds
+        while what not in self.seen and time.monotonic() < end:
+            if select.select([self.fd], [], [], 0.2)[0]:
+                try:
+                    self.seen += os.read(self.fd, 65536)
+                except OSError:
+                    break
+        found, what_, self.seen = self.seen.partition(what)
+        return what_ == what
 
 
 master, slave = pty.openpty()
+screen = Screen(master)
 p = subprocess.Popen([program()] + LONG, stdin=slave, stdout=subprocess.PIPE, stderr=slave, preexec_fn=default_signals)
 os.close(slave)
-check(b"> " in read_until(master, b"> "), "no prompt in a terminal")
+check(screen.wait(b"> "), "no prompt in a terminal")
 os.write(master, b"A fox\n")
 check(p.stdout.read(1) != b"", "no answer begins")
 p.send_signal(signal.SIGINT)
-check(b"stopped" in read_until(master, b"stopped"), "Ctrl-C does not stop the answer")
+check(screen.wait(b"stopped"), "Ctrl-C does not stop the answer")
 check(p.poll() is None, "Ctrl-C stopped the program")
 os.write(master, b"/new\n/quit\n")
 try:
@@ -144,6 +153,42 @@ except subprocess.TimeoutExpired:
     p.communicate()
 check(p.returncode == 0, "after a stopped answer: status %s" % p.returncode)
 os.close(master)
+# --- a terminal: earlier lines, keys, its mode afterwards --------------------------------------
+master, slave = pty.openpty()
+screen = Screen(master)
+mode = termios.tcgetattr(slave)
+p = subprocess.Popen([program(), "chat", "-m", STORY, "--temp", "0", "-n", "4", "--chat-template", plain], stdin=slave,
+                     stdout=subprocess.PIPE, stderr=slave, preexec_fn=default_signals, env=dict(os.environ, TERM="xterm"))
+check(screen.wait(b"> "), "no prompt")
+os.write(master, b"A foxy\177\r")
+screen.wait(b"answer 4 tokens")
+screen.wait(b"> ")
+os.write(master, b"/new\r")
+screen.wait(b"> ")
+os.write(master, b"\033[A\033[A\r\033[200~a\rb\033[201~\\\rc\r")  # the message before; then a pasted one that goes on
+screen.wait(b"answer 4 tokens")
+screen.wait(b"answer 4 tokens")
+screen.wait(b"> ")
+check(termios.tcgetattr(slave)[3] != mode[3], "the prompt does not edit")
+os.write(master, b"x\003\003")  # the first one empties the line, the second one leaves
+try:
+    out, _ = p.communicate(timeout=60)
+except subprocess.TimeoutExpired:
+    p.kill()
+    out, _ = p.communicate()
+fox = run("A fox", "-n", 4)
+check(out.decode() == 2 * (fox + "\n") + run("A fox" + fox + "a\nb\nc", "-n", 4) + "\n", "typed in a terminal: %r" % out)
+check(p.returncode == 130, "Ctrl-C at the prompt: status %s" % p.returncode)
+check(termios.tcgetattr(slave) == mode, "the terminal's mode is not as it was")
+p = subprocess.Popen([program(), "chat", "-m", STORY, "--chat-template", plain], stdin=slave, stdout=subprocess.PIPE, stderr=slave,
+                     preexec_fn=default_signals, env=dict(os.environ, TERM="xterm"))
+screen.wait(b"> ")
+p.send_signal(signal.SIGTERM)
+p.communicate(timeout=60)
+check(p.returncode == 128 + signal.SIGTERM and termios.tcgetattr(slave) == mode, "SIGTERM leaves the terminal in another mode")
+os.close(master)
+os.close(slave)
+
 p = start(*LONG, stdin=subprocess.PIPE)
 p.stdin.write(b"A fox\nA hen\n")
 p.stdin.flush()
