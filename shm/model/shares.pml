@@ -25,6 +25,10 @@
  * -DREFUSE=1: one share is DECLINED for another reason than its header (a worker may, rule 8): the steward gives it
  * again in the same place while that stands and another share of the item is unstamped; -DREFUSE=1 -DNO_AGAIN fails
  * (the other share waits for its stage stamp and holds the place, and the item is never granted again).
+ * -DCARD: a card, outbox 2, has both shares of item 0 of the first call, in a pool of its own; it may die at every
+ * store. Once it has ended, a share that it has not stamped counts as one without a giving, and the item is granted
+ * like any other: what the card has staged or stamped stays good. -DCARD -DBY_SHARE fails (a lost share is given by
+ * itself, and counts as unstamped until then: it is waited for by a share that has been DECLINED meanwhile).
  * -DAMEND_EARLY passes: share 0 amended when node 0's read is complete, share 1 after node 1's (the grant is one).
  */
 #ifndef N
@@ -51,12 +55,19 @@
 
 byte call;                        /* open call, 0 none */
 byte owner[4];                      /* present owner of a share: an outbox */
-byte giving[8], giving_epoch[8], stamp_kind[8];     /* giving of a share to an outbox: number, epoch; its stamp */
+#ifdef CARD
+#define BOXES 12
+bool dead;
+#else
+#define BOXES 8
+#define dead 0
+#endif
+byte giving[BOXES], giving_epoch[BOXES], stamp_kind[BOXES];     /* giving of a share to an outbox: number, epoch; its stamp */
 byte n_giving;
 byte entry_expert = NOBODY, entry_epoch;           /* the table's entry for the place (one word): expert, epoch */
 byte holder = NOBODY, epoch;         /* the steward's: who has the place */
 byte header[2], data[2];             /* a node's slab: header, bytes */
-byte inter[8], stage_stamp[8], row[8];     /* outboxes: intermediate, stage stamp, rows */
+byte inter[BOXES], stage_stamp[BOXES], row[BOXES];     /* outboxes: intermediate, stage stamp, rows */
 byte evict = E, late = L;
 #if REFUSE > 0
 byte refuse = REFUSE;
@@ -73,6 +84,9 @@ proctype trunk()
 		e1 = (entry_expert == 1 -> entry_epoch : 0);
 		atomic {                               /* ... and publishes later */
 			if :: e0 != 0 -> n_giving++; giving[Z(0,0)] = n_giving; giving[Z(1,1)] = n_giving; giving_epoch[Z(0,0)] = e0; giving_epoch[Z(1,1)] = e0 :: else fi;
+#ifdef CARD
+			if :: n == 1 && e0 == 0 && !dead -> n_giving++; giving[Z(2,0)] = n_giving; giving[Z(2,1)] = n_giving; owner[0] = 2; owner[1] = 2 :: else fi;
+#endif
 			if :: e1 != 0 -> n_giving++; giving[Z(0,2)] = n_giving; giving[Z(1,3)] = n_giving; giving_epoch[Z(0,2)] = e1; giving_epoch[Z(1,3)] = e1 :: else fi;
 			call = n; e0 = 0; e1 = 0
 		};
@@ -82,7 +96,7 @@ proctype trunk()
 		od;
 		atomic {
 			i = 0;
-			do :: i < 8 -> owner[i%4] = H(i); giving[i] = 0; giving_epoch[i] = 0; stamp_kind[i] = 0; inter[i] = 0; stage_stamp[i] = 0; row[i] = 0; i++ :: else -> break od;
+			do :: i < BOXES -> owner[i%4] = H(i); giving[i] = 0; giving_epoch[i] = 0; stamp_kind[i] = 0; inter[i] = 0; stage_stamp[i] = 0; row[i] = 0; i++ :: else -> break od;
 			call = 0; n++; i = 0
 		}
 	od
@@ -99,8 +113,15 @@ proctype trunk()
 #define PLACE_NAMED (OPEN(0) || OPEN(1) || OPEN(2) || OPEN(3) || OPEN(4) || OPEN(5) || OPEN(6) || OPEN(7))
 #endif
 #endif
+#define LOST(i) (dead && owner[i] == 2 && UNST(i))
+#ifdef BY_SHARE
 #define WANTS_PLACE(i) (giving[P(i)] == 0 || stamp_kind[P(i)] == STAMP_DECLINED)
-#define NEEDS(j) (call != 0 && !UNST(S(j,0)) && !UNST(S(j,1)) && (WANTS_PLACE(S(j,0)) || WANTS_PLACE(S(j,1))))
+#define AWAITED(i) UNST(i)
+#else
+#define WANTS_PLACE(i) (giving[P(i)] == 0 || stamp_kind[P(i)] == STAMP_DECLINED || LOST(i))
+#define AWAITED(i) (UNST(i) && !LOST(i))
+#endif
+#define NEEDS(j) (call != 0 && !AWAITED(S(j,0)) && !AWAITED(S(j,1)) && (WANTS_PLACE(S(j,0)) || WANTS_PLACE(S(j,1))))
 #ifdef CALL_NOW
 #define GIVE_IF(i) (call != 0 && WANTS_PLACE(i))
 #else
@@ -150,6 +171,14 @@ end:	do
 		header[1] = 0;
 #endif
 		atomic { !PLACE_NAMED -> holder = NOBODY }                     /* givings */
+#ifdef BY_SHARE
+	:: atomic { holder == NOBODY && LOST(0) -> holder = 0; epoch++; c = call };
+		read(0, 0); read(1, 0);
+		atomic { if :: call == c && LOST(0) -> n_giving++; owner[0] = 0; giving_epoch[P(0)] = epoch; giving[P(0)] = n_giving :: else fi; c = 0 }
+	:: atomic { holder == NOBODY && LOST(1) -> holder = 0; epoch++; c = call };
+		read(0, 0); read(1, 0);
+		atomic { if :: call == c && LOST(1) -> n_giving++; owner[1] = 1; giving_epoch[P(1)] = epoch; giving[P(1)] = n_giving :: else fi; c = 0 }
+#endif
 #if L > 0
 	TAKE(0)
 	TAKE(1)
@@ -231,12 +260,32 @@ end:	do
 	od
 }
 
+#ifdef CARD
+#define ST(x) atomic { if :: true -> goto out :: x fi }       /* it dies, or stores */
+proctype card()
+{
+	byte n, i;
+end:	do
+	:: atomic { OPEN(Z(2,0)) -> n = call };
+		ST(inter[Z(2,0)] = n); ST(stage_stamp[Z(2,0)] = n);
+		ST(inter[Z(2,1)] = n); ST(stage_stamp[Z(2,1)] = n);
+		ST(row[Z(2,0)] = n); ST(stamp_kind[Z(2,0)] = STAMP_DONE);
+		ST(row[Z(2,1)] = n); ST(stamp_kind[Z(2,1)] = STAMP_DONE); n = 0
+	od;
+out:	atomic { n = 0; dead = 1 }
+}
+#endif
+
 init {
 	atomic {
 #ifdef ONE_BY_ONE
 		run steward_of(0); run steward_of(1);
 #else
+#ifdef CARD
+		run card();
+#else
 		epoch = 1; holder = 0; entry_expert = 0; entry_epoch = 1; header[0] = 1; header[1] = 1;      /* expert 0 is resident at first */
+#endif
 		run steward();
 #endif
 		owner[1] = 1; owner[3] = 1;
