@@ -5,7 +5,7 @@ dying while it starts, three times within a minute, both workers at once, while 
 first time, in a prompt of several calls a layer. The log says who died, who has its items, and who goes on;
 nothing is left.
 
-    tests/faults/test_card_death.py BUILD [--cards LIST] [--parts points,host,...]
+    tests/faults/test_card_death.py BUILD [--cards LIST] [--parts points,host,...] [--points fault,item,...]
 
 Emulated cards, or with --cards the driver's: 0, or 0,0 or 0,1."""
 import fcntl
@@ -28,6 +28,7 @@ N_CARDS = len(REAL.split(",")) if REAL else 2
 check = Checks()
 shm = SharedMemory()
 PARTS = sys.argv[sys.argv.index("--parts") + 1].split(",") if "--parts" in sys.argv else None
+POINTS = sys.argv[sys.argv.index("--points") + 1].split(",") if "--points" in sys.argv else None
 SECONDS = 20 if REAL else 120  # within which everything here ends; it takes a second on an idle machine
 PROMPT = "One Sock\nVelvet was a busy hedgehog who lived in a snug den behind"
 FILLER = 4000
@@ -43,6 +44,10 @@ def cards(pool, trunk="cpu"):
     """Two cards (as many as are there) with so many bytes of slots together, and where the trunk is executed."""
     real = REAL and ",".join("%s:%d" % (name, pool // N_CARDS) for name in REAL.split(","))
     return ["--cards", real or "emu:2:%d" % (pool // 2), "--trunk", trunk]
+
+
+def asked(die):
+    return not POINTS or die.split(":")[0] in POINTS
 
 
 class Run:
@@ -131,8 +136,8 @@ def points(quiet):
     for point, passages in (("stage", (3, 60)), ("rows", (5, 120)), ("item", (2, 55, 140)), ("ring", (7, 90)),
                             ("upload", (5, 9)), ("uploaded", (6, 11)), ("down", (2, 5)), ("fault", (4, 50))):
         for n, k in enumerate(passages):
-            if REAL and (point == "rows" or n > 1):
-                continue  # a kernel writes them; and each run takes its time there
+            if not asked(point) or REAL and (point in ("rows", "stage") or n > (point == "fault")):
+                continue  # kernels do these; and each run takes its time there
             more = ["--nodes", 2] if point == "stage" or n % 2 else []
             if point in ("upload", "uploaded", "down"):
                 more += ["--ram", "3M"]
@@ -152,8 +157,9 @@ def host(quiet):
     for point, passages in (("step", (1, 21)), ("publish", (1, 70)), ("head", (2, 71)), ("sum", (3, 101)), ("retire", (4, 111)),
                             ("fault", (3, 19)), ("logits", (1, 30)), ("answer", (2, 31)), ("upload", (9,)), ("uploaded", (11,))):
         for n, k in enumerate(passages):
-            if REAL and point in ("publish", "head", "sum", "retire", "logits"):
-                continue  # kernels do these
+            if not asked(point) or REAL and (point in ("publish", "head", "sum", "retire", "logits") or
+                                             n > (point == "fault")):
+                continue
             more = ["--nodes", 2] if n % 2 else []
             if point.startswith("upload"):
                 more += ["--ram", "3M"]
@@ -163,17 +169,21 @@ def host(quiet):
                 check(point not in ("head", "sum", "retire") or r.again[0] > 0, "%s: no call was open: %s" %
                       (r.what, r.err[-400:]))
     # the other card's worker beside a trunk that is no process of ours
-    for die in ("item:3:1", "stage:5:1", "upload:5:1", "fault:6:1") if N_CARDS > 1 else ():
+    for die in ("item:3:1", "stage:5:1", "upload:5:1", "fault:6:1"):
+        if N_CARDS < 2 or not asked(die) or REAL and die.startswith("stage"):
+            continue
         more = ["--nodes", 2] if die.startswith("stage") else ["--ram", "3M"] if die.startswith("upload") else []
         Run(*cards(HALF, "0"), *more, die=die).end().same(quiet)
-    for n in range(1 if REAL else 4):  # both, from outside
+    for n in range(0 if POINTS else 1 if REAL else 4):  # both, from outside
         r = Run(*cards(HALF, "0")).begun()
         time.sleep(0.003 * n)
         kill(r, 0, 1)
         r.end()
         check(r.text == quiet, "%s, both killed: another text" % r.what)
     # three times: the trunk goes on in the coordinator
-    for die in ("sum:9:0:9", "ready:1:0:9"):
+    for die in ("step:9:0:9" if REAL else "sum:9:0:9", "ready:1:0:9"):
+        if not asked(die):
+            continue
         r = Run(*cards(HALF, "0"), die=die).begun()
         if die.startswith("ready"):
             os.kill(r.host(), signal.SIGKILL)
