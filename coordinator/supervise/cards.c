@@ -313,22 +313,26 @@ static int may_leave(void *arg, uint32_t layer, uint32_t expert)
 
 /* ---- who goes ---- */
 
-/* A free slot of the class, on the card that should have an expert with that part of the uses. */
+/* A free slot of the class, on the card that should have an expert with that part of the uses; if that card is
+ * busy with others now, none: where it lies lasts longer than an upload. */
 static uint32_t free_slot(const struct cards *c, uint32_t size, double part)
 {
-    uint32_t first[MAX_CARDS], can = 0;
+    uint32_t first[MAX_CARDS], up = 0, can = 0;
     int card;
 
-    for (uint32_t i = 0; i < c->c.geo->n_slots; i++) {
+    for (uint32_t k = 0; k < c->c.plan->n_cards; k++)
+        up |= (uint32_t)c->up[k] << k;
+    if (spread_card(&c->spread, part, up) < 0) /* before all slots are looked through */
+        return PLACE_NONE;
+    for (uint32_t i = 0; can != up && i < c->c.geo->n_slots; i++) {
         uint32_t k = shape(c, i)->card;
-        if (can >> k & 1 || c->slot[i].state != SLOT_FREE || shape(c, i)->size != size || c->n_open[k] >= OPEN_MAX ||
-            !can_order(c, k))
-            continue;
-        first[k] = i;
-        can |= 1u << k;
+        if ((up & ~can) >> k & 1 && c->slot[i].state == SLOT_FREE && shape(c, i)->size == size) {
+            first[k] = i;
+            can |= 1u << k;
+        }
     }
     card = spread_card(&c->spread, part, can);
-    return card < 0 ? PLACE_NONE : first[card];
+    return card < 0 || c->n_open[card] >= OPEN_MAX || !can_order(c, (uint32_t)card) ? PLACE_NONE : first[card];
 }
 
 /* May the expert come in the other one's place: does the card keep its part? */
