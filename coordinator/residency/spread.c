@@ -13,7 +13,7 @@ static int measured(const struct spread_rates *r, uint32_t n_cards)
 }
 
 void spread_plan(struct spread *s, const struct spread_rates *r, uint32_t n_cards, const uint32_t *places,
-                 int all_in_ram, double bytes)
+                 int all_in_ram, double bytes, double item)
 {
     struct balance_device d[MAX_CARDS + 1];
     double part[MAX_CARDS + 1];
@@ -28,6 +28,8 @@ void spread_plan(struct spread *s, const struct spread_rates *r, uint32_t n_card
         return;
     memcpy(d, r->card, n_cards * sizeof *d);
     d[n_cards] = r->nodes;
+    for (uint32_t i = 0; i <= n_cards; i++)
+        d[i].fixed += item / d[i].rate;
     balance(d, n_cards + 1, bytes, part);
     memcpy(s->target, part, n_cards * sizeof *part);
 }

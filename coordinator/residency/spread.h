@@ -20,9 +20,10 @@ struct spread_rates {
     struct balance_device nodes, card[MAX_CARDS]; /* card[].most: what its places can have at most */
 };
 /* Targets and weights; loads stay. all_in_ram: the nodes can compute whatever the cards do not. bytes: of a
- * layer's experts of one token. places: of each card, the weights where nothing is measured. */
+ * layer's experts of one token; item: of one of them, for a layer's uses come in whole experts, and what has any has
+ * in the mean up to one more than its part: that counts like a hand-off. places: of each card, the weights where nothing is measured. */
 void spread_plan(struct spread *s, const struct spread_rates *r, uint32_t n_cards, const uint32_t *places,
-                 int all_in_ram, double bytes);
+                 int all_in_ram, double bytes, double item);
 /* The card for an expert with that part of the uses, of those in `can` (a bit each): the one that is left the
  * furthest below what it should have, by weight. -1: each of them has its share. */
 int spread_card(const struct spread *s, double uses, uint32_t can);

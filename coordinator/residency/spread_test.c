@@ -52,7 +52,7 @@ int main(void)
 
     /* nothing is measured: all of them, evenly by places */
     places[0] = 300, places[1] = 100;
-    spread_plan(&s, &r, 2, places, 1, BYTES);
+    spread_plan(&s, &r, 2, places, 1, BYTES, 0);
     fill(&s, places, held);
     CHECK(held[0] + held[1] == EXPERTS, "%u and %u of %d", held[0], held[1], EXPERTS);
     CHECK(held[0] == 300 && s.load[1] > 0.15, "the larger card has more: %u, %u", held[0], held[1]);
@@ -63,7 +63,7 @@ int main(void)
     r.card[0] = (struct balance_device){25e9, 0, 1};
     r.card[1] = (struct balance_device){50e9, 0, 1};
     memset(held, 0, sizeof held);
-    spread_plan(&s, &r, 2, plenty, 1, BYTES);
+    spread_plan(&s, &r, 2, plenty, 1, BYTES, 0);
     nodes = fill(&s, plenty, held);
     CHECK(fabs(s.load[0] - 0.2) < 0.2 * 2 * SPREAD_SLACK && fabs(s.load[1] - 0.4) < 0.4 * 2 * SPREAD_SLACK,
           "loads %g and %g", s.load[0], s.load[1]);
@@ -75,7 +75,7 @@ int main(void)
     /* not all in RAM: whatever a card has need not be read; the faster one gets twice as much */
     s = (struct spread){0};
     memset(held, 0, sizeof held);
-    spread_plan(&s, &r, 2, plenty, 0, BYTES);
+    spread_plan(&s, &r, 2, plenty, 0, BYTES, 0);
     nodes = fill(&s, plenty, held);
     CHECK(nodes <= 0 && fabs(s.load[1] / s.load[0] - 2) < 0.1, "nodes %g, loads %g and %g", nodes, s.load[0],
           s.load[1]);
@@ -86,10 +86,19 @@ int main(void)
     r.card[0] = (struct balance_device){4e12, 0, 1};
     r.card[1] = (struct balance_device){1e12, 100e-6, 1};
     r.nodes.fixed = 60e-6;
-    spread_plan(&s, &r, 2, plenty, 1, BYTES);
+    spread_plan(&s, &r, 2, plenty, 1, BYTES, 0);
     nodes = fill(&s, plenty, held);
     CHECK(held[0] == EXPERTS && !held[1] && nodes <= 0, "%u and %u on cards, %g on nodes", held[0], held[1], nodes);
     CHECK_EQ(spread_card(&s, 0.1, 2), -1);
     CHECK_EQ(spread_card(&s, 0.1, 0), -1);
+    /* three experts a layer, on a card that takes as long for one as the nodes for all: one there more than the mean
+     * would keep the layer waiting, so it gets much less than the quarter that its rate would be */
+    s = (struct spread){0};
+    r.nodes = (struct balance_device){3e9, 0, 1};
+    r.card[0] = (struct balance_device){1e9, 0, 1};
+    spread_plan(&s, &r, 1, plenty, 1, BYTES, 0);
+    CHECK(fabs(s.target[0] - 0.25) < 1e-6, "target %g", s.target[0]);
+    spread_plan(&s, &r, 1, plenty, 1, BYTES, BYTES / 3);
+    CHECK(fabs(s.target[0] - 1. / 12) < 1e-6, "target %g", s.target[0]);
     return test_end();
 }

@@ -115,12 +115,13 @@ static void weigh(struct cards *c)
     const struct card_plan *p = c->c.plan;
     uint32_t places[MAX_CARDS];
     struct spread_rates r;
-    double load[MAX_CARDS] = {0}, bytes = 0, all = 0, most;
+    double load[MAX_CARDS] = {0}, bytes = 0, item = 0, all = 0, most;
 
     c->weighed_at = policy_tokens(c->policy);
     for (uint32_t l = 0; l < g->n_layers; l++) {
         const struct expert_layer *x = table_layer(c->c.tables, l);
-        bytes = x->n_experts ? (double)x->top_k * (double)slot_bytes(x) : bytes;
+        if (x->n_experts)
+            bytes = x->top_k * (item = (double)slot_bytes(x));
         for (uint32_t n = 0; n < x->n_experts; n++) {
             double u = policy_uses(c->policy, l, n) + PRIOR;
             uint32_t i = *slot_of(c, l, n);
@@ -137,7 +138,7 @@ static void weigh(struct cards *c)
         r.card[k].most = most * places[k] / g->n_slots;
         c->spread.load[k] = load[k] / all;
     }
-    spread_plan(&c->spread, &r, p->n_cards, places, c->c.all_in_ram, bytes);
+    spread_plan(&c->spread, &r, p->n_cards, places, c->c.all_in_ram, bytes, item);
 }
 
 /* ---- coming ---- */

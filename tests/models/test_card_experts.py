@@ -96,8 +96,9 @@ for number, (name, model, tokens) in enumerate(long_prompts()):
     del os.environ["CONCLAVE_CARD_CHURN_US"], os.environ["CONCLAVE_CARD_DELAY_US"]
 
 # rates taken for measured: nodes, cards. Where RAM has all, each gets its part of the work; a fast card all of it.
-for rates, args, least, most in (("3e9,1e9", ("--cards", "emu:1"), (.12,), (.42,)),
-                                 ("1e9,1e9,2e9", ("--cards", "emu:2", "--trunk", 1), (.12, .33), (.42, .68)),
+for rates, args, least, most in (("1e9,1e9", ("--cards", "emu:1"), (.3,), (.7,)),
+                                 ("3e9,1e9", ("--cards", "emu:1"), (.01,), (.2,)),
+                                 ("1e9,1e9,2e9", ("--cards", "emu:2", "--trunk", 1), (.07, .5), (.33, .85)),
                                  ("1e9,1e11", ("--cards", "emu:1", "--trunk", "cpu"), (1,), (1,))):
     os.environ["CONCLAVE_CARD_RATES"] = rates
     what = "%s %s, rates %s" % (name, " ".join(map(str, args)), rates)
