@@ -27,7 +27,7 @@ static int read_delta(struct model *m, struct err *e)
 {
     float none = 1, bound = none;
 
-    m->delta.heads = m->n_head;
+    m->delta.heads = m->delta.k_heads = m->n_head;
     if (key_or(m, "kda.head_dim", "ssm.state_size", 1, MAX_HEAD_DIM, &m->delta.dim, e) ||
         model_key_u32(m, "ssm.conv_kernel", 0, 1, 16, &m->delta.taps, e) ||
         model_key_f32(m, "kda.gate_lower_bound", 1, &bound, e))
@@ -237,7 +237,7 @@ static int read_layer(struct model *m, uint32_t il, uint32_t n_dense, uint32_t d
     int nextn = il >= m->n_layers - m->n_nextn;
     uint32_t kv = 1;
 
-    l->router_bias = MODEL_NONE;
+    l->router_bias = l->shared_gate.w = MODEL_NONE;
     for (int k = 0; k < EXPERT_MATRICES; k++)
         l->expert[k].scale = MODEL_NONE;
     if (model_key_u32_of(m, "attention.head_count_kv", 0, il, 0, 1, &kv, e) ||
@@ -251,28 +251,6 @@ static int read_layer(struct model *m, uint32_t il, uint32_t n_dense, uint32_t d
     if (l->mixer == MIX_DELTA ? read_delta_layer(m, l, il, e) : read_latent_layer(m, l, il, e))
         return -EINVAL;
     return il < n_dense ? read_mlp(m, &l->dense, dense, "", il, e) : read_experts(m, l, il, e);
-}
-
-static int read_nextn(struct model *m, struct err *e)
-{
-    uint32_t il = m->n_layers - 1;
-    struct model_nextn *n = &m->nextn;
-
-    if (model_weight(m, MODEL_NEXTN, 0, 2ull * m->n_embd, m->n_embd, &n->eh, e, "blk.%u.nextn.eh_proj", il) ||
-        model_tensor(m, MODEL_NEXTN, 0, m->n_embd, 1, &n->e_norm, e, "blk.%u.nextn.enorm.weight", il) ||
-        model_tensor(m, MODEL_NEXTN, 0, m->n_embd, 1, &n->h_norm, e, "blk.%u.nextn.hnorm.weight", il) ||
-        model_tensor(m, MODEL_NEXTN, 1, m->n_embd, 1, &n->head_norm, e, "blk.%u.nextn.shared_head_norm.weight", il) ||
-        model_tensor(m, MODEL_EMBEDDING, 1, m->n_embd, m->n_vocab, &n->embed, e, "blk.%u.nextn.embed_tokens.weight",
-                     il) ||
-        model_weight(m, MODEL_HEAD, 1, m->n_embd, m->n_vocab, &n->head, e, "blk.%u.nextn.shared_head_head", il))
-        return -EINVAL;
-    if (n->head_norm == MODEL_NONE)
-        n->head_norm = m->output_norm;
-    if (n->embed == MODEL_NONE)
-        n->embed = m->token_embd;
-    if (n->head.w == MODEL_NONE)
-        n->head = m->output;
-    return 0;
 }
 
 /* The experts' width: one number, or one a layer of which dense ones say nothing. */
@@ -321,5 +299,5 @@ int model_read_glm5next(struct model *m, struct err *e)
     for (uint32_t il = 0; il < m->n_layers; il++)
         if (read_layer(m, il, n_dense, dense, e))
             return -EINVAL;
-    return m->n_nextn ? read_nextn(m, e) : 0;
+    return m->n_nextn ? model_read_nextn(m, e) : 0;
 }

@@ -118,7 +118,7 @@ static int read_layer(struct model *m, uint32_t il, struct err *e)
     uint64_t q_norm = m->qk_norm_whole ? q : m->head_dim,
              k_norm = m->qk_norm_whole ? kv : m->head_dim;
 
-    l->router_bias = MODEL_NONE;
+    l->router_bias = l->shared_gate.w = MODEL_NONE;
     if (model_tensor(m, MODEL_NORM, 0, d, 1, &l->attn_norm, e, "blk.%u.attn_norm.weight", il) ||
         model_weight(m, MODEL_ATTENTION, 0, d, q, &l->attn_q, e, "blk.%u.attn_q", il) ||
         model_weight(m, MODEL_ATTENTION, 0, d, kv, &l->attn_k, e, "blk.%u.attn_k", il) ||
@@ -189,6 +189,7 @@ static int read_qwen3moe(struct model *m, struct err *e)
 const struct model_arch model_archs[] = {
     {"olmoe", read_olmoe},
     {"qwen3moe", read_qwen3moe},
+    {"qwen35moe", model_read_qwen35moe},
     {"glm5next", model_read_glm5next},
     {"glm5-next", model_read_glm5next},
     {NULL, NULL},

@@ -76,13 +76,17 @@ enum model_mixer {
     MIX_LATENT,    /* attention over one latent a position, selected by pools */
 };
 
-/* Delta rule with a decay for each key channel (KDA): (heads, dim), width heads * dim. q, k, v and
- * the output are the layer's attn_q, attn_k, attn_v, attn_output. */
+/* Delta rule: (heads, dim), width heads * dim; the output is the layer's attn_output. Either with a decay
+ * for each key channel (KDA): q, k, v are attn_q, attn_k, attn_v, each with its convolution; decay and gate
+ * are two products one after the other, n_embd -> dim -> width. Or with one decay a head (model.delta.by_head):
+ * qkv is one product with one convolution, q and k of k_heads heads, then v; decay[0] is (heads, n_embd),
+ * gate[0] (width, n_embd). */
 struct model_delta {
-    uint32_t conv[3];                   /* of q, k, v: (width, taps), oldest tap first */
-    struct model_weight decay[2], gate[2]; /* two products one after the other: n_embd -> dim -> width */
+    struct model_weight qkv;            /* by_head */
+    uint32_t conv[3];                   /* of q, k, v: (width, taps), oldest tap first; by_head: conv[0] of all */
+    struct model_weight decay[2], gate[2];
     struct model_weight beta;           /* (heads, n_embd) */
-    uint32_t a, dt, norm;               /* (heads), (width), (dim) */
+    uint32_t a, dt, norm;               /* (heads), (width) or by_head (heads), (dim) */
 };
 /* Latent attention; its output is attn_output. Widths: model.latent. */
 struct model_latent {
@@ -120,6 +124,7 @@ struct model_layer {
     uint32_t ffn_norm;
     struct model_mlp dense;  /* n > 0: in place of experts */
     struct model_mlp shared; /* n > 0: beside them */
+    struct model_weight shared_gate; /* (1, n_embd): its sigmoid times the shared expert; or MODEL_NONE */
     float limit, shared_limit; /* SwiGLU clamps of the experts; of the shared or dense part; 0: none */
     uint32_t n_experts;      /* 0: a dense layer */
     struct model_weight ffn_gate_inp; /* the router, (n_experts, n_embd) */
@@ -148,11 +153,13 @@ struct model {
     uint32_t n_rot; /* rotated values of a head, NeoX pairs (i, i + n_rot/2) */
     float rope_base;
     float rms_eps;
+    int attn_gated;    /* attn_q has a gate behind each head's query */
     int qk_norm_whole; /* 1: attn_q_norm is one norm over all heads; 0: (head_dim), each head alone
                         */
 
     struct {
-        uint32_t heads, dim, taps; /* heads of (dim, dim) */
+        uint32_t heads, k_heads, dim, taps; /* heads of (dim, dim) */
+        int by_head;               /* one decay a head */
         int bounded;               /* decay bound * sigmoid(-a f); 0: a * softplus(f) */
         float bound;
     } delta; /* MIX_DELTA */
@@ -223,6 +230,9 @@ struct model_arch {
 };
 extern const struct model_arch model_archs[]; /* ends with name == NULL */
 int model_read_glm5next(struct model *m, struct err *e);
+int model_read_qwen35moe(struct model *m, struct err *e);
+/* The tensors of m->nextn, which the last block has. */
+int model_read_nextn(struct model *m, struct err *e);
 
 /* Keys are given without the architecture: "block_count". Absent: *out is left alone and, unless
  * `optional`, the line says so. Out of [min, max], not finite, or of another kind: a line. An array

@@ -429,3 +429,28 @@ int model_experts(struct model *m, uint32_t il, struct model_layer *l, struct er
         l->expert_bytes += l->expert[i].bytes;
     return 0;
 }
+
+/* --- NextN --------------------------------------------------------------------------------------
+ */
+
+int model_read_nextn(struct model *m, struct err *e)
+{
+    uint32_t il = m->n_layers - 1;
+    struct model_nextn *n = &m->nextn;
+
+    if (model_weight(m, MODEL_NEXTN, 0, 2ull * m->n_embd, m->n_embd, &n->eh, e, "blk.%u.nextn.eh_proj", il) ||
+        model_tensor(m, MODEL_NEXTN, 0, m->n_embd, 1, &n->e_norm, e, "blk.%u.nextn.enorm.weight", il) ||
+        model_tensor(m, MODEL_NEXTN, 0, m->n_embd, 1, &n->h_norm, e, "blk.%u.nextn.hnorm.weight", il) ||
+        model_tensor(m, MODEL_NEXTN, 1, m->n_embd, 1, &n->head_norm, e, "blk.%u.nextn.shared_head_norm.weight", il) ||
+        model_tensor(m, MODEL_EMBEDDING, 1, m->n_embd, m->n_vocab, &n->embed, e, "blk.%u.nextn.embed_tokens.weight",
+                     il) ||
+        model_weight(m, MODEL_HEAD, 1, m->n_embd, m->n_vocab, &n->head, e, "blk.%u.nextn.shared_head_head", il))
+        return -EINVAL;
+    if (n->head_norm == MODEL_NONE)
+        n->head_norm = m->output_norm;
+    if (n->embed == MODEL_NONE)
+        n->embed = m->token_embd;
+    if (n->head.w == MODEL_NONE)
+        n->head = m->output;
+    return 0;
+}

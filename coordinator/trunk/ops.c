@@ -131,10 +131,11 @@ uint32_t ops_state_tail(struct ops *o, uint32_t values, uint32_t rows)
     return add_state(o, (struct prog_state){.kind = STATE_TAIL, .k_width = values, .head_values = rows});
 }
 
-uint32_t ops_state_matrix(struct ops *o, uint32_t heads, uint32_t k, uint32_t v, uint32_t decay)
+uint32_t ops_state_matrix(struct ops *o, uint32_t heads, uint32_t k_heads, uint32_t k, uint32_t v, uint32_t decay)
 {
     return add_state(o, (struct prog_state){
-                            .kind = STATE_MATRIX, .heads = heads, .k_width = k, .v_width = v, .decay = decay});
+                            .kind = STATE_MATRIX, .heads = heads, .k_heads = k_heads, .k_width = k, .v_width = v,
+                            .decay = decay});
 }
 
 /* weight of a trunk tensor, once for each tensor */
@@ -372,14 +373,40 @@ void ops_repeat(struct ops *o, uint32_t out, uint32_t in, uint32_t copies)
     op->n[0] = copies;
 }
 
-void ops_rope(struct ops *o, uint32_t buf, uint32_t heads, uint32_t head_values, uint32_t n_rot)
+void ops_rope(struct ops *o, uint32_t buf, uint32_t heads, uint32_t head_values, uint32_t n_rot, uint32_t ahead)
 {
     struct op *op = append(o, OP_ROPE, buf);
 
     op->n[0] = heads;
     op->n[1] = head_values;
     op->n[2] = n_rot;
+    op->n[3] = ahead;
     op->heads = heads;
+}
+
+void ops_slice(struct ops *o, uint32_t out, uint32_t in, uint32_t groups, uint32_t values, uint32_t first,
+               uint32_t stride)
+{
+    struct op *op = append(o, OP_SLICE, out);
+
+    op->in[0] = in;
+    op->n[0] = groups;
+    op->n[1] = values;
+    op->n[2] = first;
+    op->n[3] = stride;
+}
+
+void ops_mul(struct ops *o, uint32_t acc, uint32_t in)
+{
+    append(o, OP_MUL, acc)->in[0] = in;
+}
+
+void ops_add_times(struct ops *o, uint32_t acc, uint32_t in, uint32_t factor)
+{
+    struct op *op = append(o, OP_ADD_TIMES, acc);
+
+    op->in[0] = in;
+    op->in[1] = factor;
 }
 
 void ops_kv_append(struct ops *o, uint32_t state, uint32_t k, uint32_t v)

@@ -17,7 +17,7 @@ uint32_t ops_state(struct ops *o, uint32_t kv_heads, uint32_t head_values);
 uint32_t ops_state_latent(struct ops *o, uint32_t values);
 uint32_t ops_state_pools(struct ops *o, uint32_t values, uint32_t positions);
 uint32_t ops_state_tail(struct ops *o, uint32_t values, uint32_t rows);
-uint32_t ops_state_matrix(struct ops *o, uint32_t heads, uint32_t k, uint32_t v, uint32_t decay);
+uint32_t ops_state_matrix(struct ops *o, uint32_t heads, uint32_t k_heads, uint32_t k, uint32_t v, uint32_t decay);
 /* names the result of the operation appended last, as `eval --dump` writes it */
 void ops_name(struct ops *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void ops_name_heads(struct ops *o, uint32_t heads, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
@@ -46,7 +46,13 @@ void ops_func(struct ops *o, uint32_t out, uint32_t in, enum op_func func);
 void ops_scale(struct ops *o, uint32_t buf, float scale);
 void ops_swiglu(struct ops *o, uint32_t out, uint32_t gate, uint32_t up, float limit);
 void ops_repeat(struct ops *o, uint32_t out, uint32_t in, uint32_t copies);
-void ops_rope(struct ops *o, uint32_t buf, uint32_t heads, uint32_t head_values, uint32_t n_rot);
+/* ahead 1: as the position after the token's (the NextN block's rows) */
+void ops_rope(struct ops *o, uint32_t buf, uint32_t heads, uint32_t head_values, uint32_t n_rot, uint32_t ahead);
+/* out = `values` values from `first` on of each of `groups` groups of `stride` values */
+void ops_slice(struct ops *o, uint32_t out, uint32_t in, uint32_t groups, uint32_t values, uint32_t first,
+               uint32_t stride);
+void ops_mul(struct ops *o, uint32_t acc, uint32_t in);
+void ops_add_times(struct ops *o, uint32_t acc, uint32_t in, uint32_t factor);
 void ops_kv_append(struct ops *o, uint32_t state, uint32_t k, uint32_t v); /* v PROG_NONE: a latent */
 /* list PROG_NONE: every position up to the own */
 void ops_attention(struct ops *o, uint32_t out, uint32_t q, uint32_t list, uint32_t state, uint32_t heads,

@@ -127,7 +127,7 @@ def whole_model_hashes():
 
 
 # golden models whose architecture is built
-BUILT = ["tiny/olmoe", "tiny/qwen3moe", "tiny/glm5next", "models/olmoe-q8_0", "models/qwen3moe-q4_k_m",
+BUILT = ["tiny/olmoe", "tiny/qwen3moe", "tiny/qwen35moe", "tiny/glm5next", "models/olmoe-q8_0", "models/qwen3moe-q4_k_m",
          "models/qwen3moe-iq"]
 
 

@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, "tests/lib")
-from conclave import DEMO, Checks, conclave  # noqa: E402
+from conclave import DEMO, GOLDEN, Checks, conclave  # noqa: E402
 
 MODEL = DEMO + "/story-glm5next-f16.gguf"
 STEPS = {"short": 50, "mid": 50, "long": 49}  # tests/demo/ref/case.json: 96 tokens, one draft a step
@@ -67,6 +67,13 @@ for prompt in prompts:
 print(ends)
 for k in (1, 2, 4):
     check(all(ends.get(k, [0])), "%d drafts: steps by the place of the first wrong one: %s" % (k, ends.get(k)))
+# a NextN block that is nearly always wrong: every step goes back
+qwen = [conclave("run", "-m", GOLDEN + "/tiny/qwen35moe/model.gguf", "-p", "A still is", "-n", 80, "--temp", 1.3, "--seed", 4,
+                 "--ignore-eos", "--repeat-penalty", 1.1, *args) for args in
+        (("--draft", 0), ("--draft", 1), ("--draft", 2, "--nodes", 2), ("--draft", 4), ())]
+check(all(p.returncode == 0 and p.stdout == qwen[0].stdout for p in qwen), "qwen35moe: other texts: %s" %
+      [p.stdout for p in qwen])
+check(b" of 78 right" in qwen[1].stderr, "qwen35moe: %s" % qwen[1].stderr)
 # the end of the context, of the answer, and of a prompt of one token
 first = {"name": "one token", "text": "The"}
 for n_ctx, n in ((24, -1), (25, -1), (40, 7), (12, 1), (12, 0)):

@@ -10,7 +10,7 @@ sys.path.insert(0, "tests/lib")
 from conclave import DEMO, Checks, Eval, cases  # noqa: E402
 
 NAMES = ["tiny/olmoe", "tiny/qwen3moe", "models/olmoe-q8_0", "models/qwen3moe-q4_k_m", "models/qwen3moe-iq",
-         "tiny/glm5next"]
+         "tiny/qwen35moe", "models/qwen35moe-q4_k_m", "tiny/glm5next"]
 
 
 def prompts():

@@ -13,7 +13,7 @@ from conclave import Checks, Eval, cases  # noqa: E402
 CLOSE = {"hc_attn_pre": 1e-6, "hc_attn_post": 2e-6, "hc_attn_comb": 1e-6, "hc_ffn_pre": 1e-6, "hc_ffn_post": 2e-6,
          "hc_ffn_comb": 1e-6, "idx_pool": 5e-6, "ffn_out": 2e-5}  # glm5next: absolute
 check = Checks()
-for name, model, folder, prompt in cases(["tiny/olmoe", "tiny/qwen3moe", "tiny/glm5next"]):
+for name, model, folder, prompt in cases(["tiny/olmoe", "tiny/qwen3moe", "tiny/qwen35moe", "tiny/glm5next"]):
     want = load(folder, prompt)
     for batch in (1, 5, len(prompt["tokens"])):
         what = "%s %s --batch %d" % (name, prompt["name"], batch)

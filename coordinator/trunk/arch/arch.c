@@ -9,6 +9,7 @@ static const struct {
 } archs[] = {
     {"olmoe", arch_qwen3moe},
     {"qwen3moe", arch_qwen3moe},
+    {"qwen35moe", arch_qwen35moe},
     {"glm5next", arch_glm5next},
     {"glm5-next", arch_glm5next},
 };

@@ -29,11 +29,11 @@ int arch_qwen3moe(const struct model *m, uint32_t drafts, struct program **out, 
 
         ops_rms_norm(o, b.h, b.x, m->layer[i].attn_norm, m->n_embd, 1, m->rms_eps);
         ops_name(o, "L%u.attn_in", i);
-        block_attention(o, m, i, kv, &b);
+        snprintf(prefix, sizeof prefix, "L%u.", i);
+        block_attention(o, m, i, prefix, kv, 0, &b);
         ops_add(o, b.x, b.y);
         ops_rms_norm(o, b.h, b.x, m->layer[i].ffn_norm, m->n_embd, 1, m->rms_eps);
         ops_name(o, "L%u.ffn_in", i);
-        snprintf(prefix, sizeof prefix, "L%u.", i);
         block_feed(o, m, i, prefix, b.h, b.y, &feed);
         ops_add(o, b.x, b.y);
         ops_name(o, "L%u.resid", i);

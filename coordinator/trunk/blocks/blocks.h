@@ -10,19 +10,21 @@ struct block_buffers {
     uint32_t y;       /* what a block adds (n_embd) */
     uint32_t q, k, v; /* heads */
     uint32_t o;       /* heads' outputs */
+    uint32_t u, gate; /* gated: the product, its gates (heads) */
 };
 void block_buffers(struct ops *o, const struct model *m, struct block_buffers *b);
 
-/* y = full attention of h with q/k norms and rotation; state: this layer's keys and values.
- * (spec: qwen3moe and olmoe, section "In the engine's arithmetic") */
-void block_attention(struct ops *o, const struct model *m, uint32_t layer, uint32_t state,
-                     const struct block_buffers *b);
+/* y = full attention of h with q/k norms and rotation, its heads gated where the model has gates; state:
+ * this layer's keys and values. ahead: as in ops_rope.
+ * (spec: qwen3moe, olmoe and qwen35moe, section "In the engine's arithmetic") */
+void block_attention(struct ops *o, const struct model *m, uint32_t layer, const char *prefix, uint32_t state,
+                     uint32_t ahead, const struct block_buffers *b);
 
 /* ---- feed-forward parts (feed.c) ---- */
 struct feed_buffers {
     uint32_t logits, probs, ids, weights; /* router */
     uint32_t dense[2], shared[2];         /* gate and up of such a part; all layers' are of one width */
-    uint32_t z;                           /* the shared expert's output (n_embd) */
+    uint32_t z, f;                        /* the shared expert's output (n_embd), its gate (1) */
 };
 void feed_buffers(struct ops *o, const struct model *m, struct feed_buffers *b);
 /* y = feed-forward part of h: dense, or routed experts with the shared one where the layer has it */
@@ -32,11 +34,12 @@ void block_feed(struct ops *o, const struct model *m, uint32_t layer, const char
 /* ---- delta rule with short convolutions (delta.c) ---- */
 struct delta_buffers {
     uint32_t raw, q, k, v; /* (heads * dim); raw: a projection before its convolution */
+    uint32_t all;          /* by_head: q, k and v side by side, after it */
     uint32_t low;          /* (dim) */
     uint32_t decay, gate, o, beta;
 };
 void delta_buffers(struct ops *o, const struct model *m, struct delta_buffers *b);
-/* y = delta rule of h, decay for each key channel; makes the layer's states */
+/* y = delta rule of h, decay for each key channel or for each head; makes the layer's states */
 void block_delta(struct ops *o, const struct model *m, uint32_t layer, const char *prefix, uint32_t h, uint32_t y,
                  const struct delta_buffers *b);
 

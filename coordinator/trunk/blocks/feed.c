@@ -23,6 +23,8 @@ void feed_buffers(struct ops *o, const struct model *m, struct feed_buffers *b)
     pair(o, shared, b->shared);
     if (shared)
         b->z = ops_buffer(o, m->n_embd, BUF_F32, 0);
+    if (shared)
+        b->f = ops_buffer(o, 1, BUF_F32, 0);
 }
 
 /* out = down(silu(gate h) * up h), clamped */
@@ -50,11 +52,18 @@ static void experts(struct ops *o, const struct model *m, uint32_t layer, const 
     if (l->shared.n) {
         mlp(o, &l->shared, l->shared_limit, h, b->shared, b->z);
         ops_name(o, "%sshared_out", prefix);
+        if (l->shared_gate.w != MODEL_NONE) {
+            ops_matmul(o, b->f, &l->shared_gate, h);
+            ops_func(o, b->f, b->f, FUNC_SIGMOID);
+        }
     }
     ops_moe_sum(o, y, b->weights);
     if (l->shared.n) {
         ops_name(o, "%srouted_out", prefix);
-        ops_add(o, y, b->z);
+        if (l->shared_gate.w != MODEL_NONE)
+            ops_add_times(o, y, b->z, b->f);
+        else
+            ops_add(o, y, b->z);
     }
     ops_name(o, "%sffn_out", prefix);
 }

@@ -6,7 +6,7 @@ static const char *const op_names[OP_KINDS] = {
     "embed",      "prepare",       "matmul",     "rms_norm",   "rope",         "kv_append", "attention", "add",
     "router",     "moe_call",      "moe_sum",    "pick",       "matmul_parts", "repeat",    "l2_norm",   "layer_norm",
     "gated_norm", "func",          "scale",      "swiglu",     "conv",         "decay",     "delta",     "pool",
-    "select",     "hyper_mix",     "hyper_collapse", "hyper_expand", "hyper_mean", "carry",
+    "select",     "hyper_mix",     "hyper_collapse", "hyper_expand", "hyper_mean", "slice", "mul", "add_times", "carry",
 };
 
 const char *op_name(enum op_kind kind)
@@ -21,6 +21,8 @@ static int on_cards(const struct op *op)
         return op->n[2] <= ROUTER_NORMALISE && op->w == PROG_NONE;
     case OP_RMS_NORM:
         return op->w != PROG_NONE && !op->n[3];
+    case OP_ROPE:
+        return !op->n[3];
     case OP_KV_APPEND:
         return op->in[1] != PROG_NONE;
     case OP_ATTENTION:
@@ -64,6 +66,8 @@ struct op_uses program_uses(const struct op *op)
     case OP_ROPE:
     case OP_ADD:
     case OP_SCALE:
+    case OP_MUL:
+    case OP_ADD_TIMES:
     case OP_HYPER_EXPAND:
         u.read[2] = op->out;
         break;

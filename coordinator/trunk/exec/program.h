@@ -17,7 +17,8 @@ enum op_kind {
     OP_MATMUL,    /* out = w in[0], then scale, bias [8-14]; n[0] = act form */
     OP_RMS_NORM,  /* out = rms of in[0] by pieces of n[0] values, n[1] pieces a token, weight w (or none), eps
                    * f[0] [21]; written from value n[3] of the row on */
-    OP_ROPE,      /* in place on out: n[0] heads of n[1] values, the first n[2] rotated [23, 24] */
+    OP_ROPE,      /* in place on out: n[0] heads of n[1] values, the first n[2] rotated [23, 24]; n[3]: 1: as the
+                   * position after the token's */
     OP_KV_APPEND, /* in[0] keys, in[1] values -> state at the token's position [35]; no in[1]: keys are the
                    * values too */
     OP_ATTENTION, /* out = attention of in[0] over the state [29]; n[0] heads, n[1] kv heads, n[2] head
@@ -41,7 +42,7 @@ enum op_kind {
     OP_CONV,         /* out = silu of the short convolution of in[0], taps w, n[0] of them; state: a tail [32] */
     OP_DECAY,        /* out = log decay of in[0], n[0] heads: x = in[0] + weight n[2]; n[1] 1: f[0] *
                       * sigmoid((-w[head]) * x), 0: w[head] * softplus(x) [18, 19] */
-    OP_DELTA,        /* out = delta rule of queries in[0], keys in[1], values n[0], log decays n[1], betas n[2]
+    OP_DELTA,        /* out = delta rule of queries in[0], keys in[1], values n[0], decays n[1], betas n[2]
                       * (buffers); state: a matrix a head [31] */
     OP_POOL,         /* index keys in[0], gates in[1] -> pooled keys in state; w: bias by slot; n[0]: the tail's
                       * state [30, gated] */
@@ -53,10 +54,13 @@ enum op_kind {
     OP_HYPER_COLLAPSE, /* out = sum of streams in[0] by the coefficients in[1]; n[0] streams [33] */
     OP_HYPER_EXPAND,   /* streams out from themselves, in[0] and the coefficients in[1]; n[0] streams [33] */
     OP_HYPER_MEAN,     /* out = mean of the streams in[0]; n[0] streams [33] */
+    OP_SLICE,          /* out = values [n[2], n[2] + n[1]) of each of n[0] groups of n[3] values of in[0] */
+    OP_MUL,            /* out *= in[0], one rounding */
+    OP_ADD_TIMES,      /* out = fma(in[1], in[0], out), in[1] one number a token [28] */
     OP_CARRY,          /* in a chained draft: out's first row = in[0]'s last one of the pass before; else nothing */
     OP_KINDS
 };
-enum op_func { FUNC_SIGMOID, FUNC_SILU, FUNC_KINDS };
+enum op_func { FUNC_SIGMOID, FUNC_SILU, FUNC_EXP, FUNC_KINDS };
 enum { ROUTER_NORMALISE = 1, ROUTER_SIGMOID = 2 };
 #define LIST_ALL UINT32_MAX
 const char *op_name(enum op_kind kind);
@@ -97,14 +101,15 @@ enum state_kind {
                    * v_width 0: one vector is key and value */
     STATE_POOLS,  /* a row of k_width f32 every head_values positions */
     STATE_TAIL,   /* the last head_values rows of k_width f32 before a position, and of rejected ones */
-    STATE_MATRIX, /* heads matrices (k_width, v_width) f32; decay: values of a head's log decay */
+    STATE_MATRIX, /* heads matrices (k_width, v_width) f32; decay: values of a head's decay; head h goes with query
+                   * and key head h mod k_heads */
     STATE_KINDS
 };
 struct prog_state {
     uint32_t k_width, v_width; /* STATE_KV: values a token */
     uint32_t head_values;      /* of a kv head, keys and values alike */
     uint32_t kind;             /* enum state_kind */
-    uint32_t heads, decay;     /* STATE_MATRIX */
+    uint32_t heads, k_heads, decay; /* STATE_MATRIX */
     uint32_t draft;            /* 1: of the NextN block: counts its rows */
 };
 

@@ -23,7 +23,7 @@ struct exec {
     struct exec_config c;
     struct buffer *buf;
     struct states *states;
-    float *cos, *sin; /* (n_ctx, n_rot / 2), valid below rope_ready */
+    float *cos, *sin; /* (n_ctx + 1, n_rot / 2), valid below rope_ready */
     uint32_t rope_ready;
     uint8_t *scratch; /* per thread */
     size_t scratch_bytes;
@@ -102,6 +102,9 @@ void run_add(struct exec *x, const struct op *op, struct part p);
 void run_router(struct exec *x, const struct op *op, struct part p);
 void run_pick(struct exec *x, const struct op *op, struct part p);
 void run_repeat(struct exec *x, const struct op *op, struct part p);
+void run_slice(struct exec *x, const struct op *op, struct part p);
+void run_mul(struct exec *x, const struct op *op, struct part p);
+void run_add_times(struct exec *x, const struct op *op, struct part p);
 void run_carry(struct exec *x, const struct op *op, struct part p);
 /* run_attention.c */
 void run_kv_append(struct exec *x, const struct op *op, struct part p);

@@ -95,7 +95,7 @@ int exec_open(const struct exec_config *c, struct exec **out, struct err *e)
 {
     const struct program *p = c->prog;
     struct exec *x = calloc(1, sizeof *x);
-    size_t rope = (size_t)c->n_ctx * (p->n_rot / 2) * sizeof(float);
+    size_t rope = ((size_t)c->n_ctx + 1) * (p->n_rot / 2) * sizeof(float);
 
     if (!x)
         return err_set(e, -ENOMEM, "no memory for the trunk");
@@ -144,7 +144,7 @@ void exec_close(struct exec *x)
     if (!x)
         return;
     p = x->c.prog;
-    size_t rope = (size_t)x->c.n_ctx * (p->n_rot / 2) * sizeof(float);
+    size_t rope = ((size_t)x->c.n_ctx + 1) * (p->n_rot / 2) * sizeof(float);
     for (uint32_t i = 0; x->buf && i < p->n_buffers; i++) {
         free(x->buf[i].data);
         for (int f = 0; f < N_FORMS; f++)
@@ -241,6 +241,9 @@ static void (*const run_of[OP_KINDS])(struct exec *x, const struct op *op, struc
     [OP_HYPER_COLLAPSE] = run_hyper_collapse,
     [OP_HYPER_EXPAND] = run_hyper_expand,
     [OP_HYPER_MEAN] = run_hyper_mean,
+    [OP_SLICE] = run_slice,
+    [OP_MUL] = run_mul,
+    [OP_ADD_TIMES] = run_add_times,
     [OP_CARRY] = run_carry,
 };
 
@@ -281,6 +284,7 @@ static uint64_t cost(const struct exec *x, const struct op *op)
         return t < 2 ? 0 : t * width * p->top_k;
     case OP_FUNC:
     case OP_SCALE:
+    case OP_MUL:
     case OP_SWIGLU:
         return 8 * width * live_rows(x, op->out); /* cut anywhere */
     case OP_KV_APPEND:
@@ -299,6 +303,8 @@ static uint64_t cost(const struct exec *x, const struct op *op)
     case OP_DECAY:
     case OP_ROPE:
     case OP_ADD:
+    case OP_ADD_TIMES:
+    case OP_SLICE:
     case OP_ROUTER:
     case OP_PICK:
     case OP_REPEAT:
@@ -444,9 +450,9 @@ static void ready_rope(struct exec *x, uint32_t last)
 {
     uint32_t half = x->c.prog->n_rot / 2;
 
-    while (x->rope_ready <= last && x->rope_ready < x->c.n_ctx) { /* rule 23: once a position */
+    while (x->rope_ready <= last && x->rope_ready <= x->c.n_ctx) { /* rule 23: once a position */
         uint32_t end = x->rope_ready + ROPE_BLOCK;
-        for (; x->rope_ready < end && x->rope_ready < x->c.n_ctx; x->rope_ready++)
+        for (; x->rope_ready < end && x->rope_ready <= x->c.n_ctx; x->rope_ready++)
             rope_row(x->c.prog->rope_base, x->c.prog->n_rot, x->rope_ready,
                      x->cos + (size_t)x->rope_ready * half, x->sin + (size_t)x->rope_ready * half);
     }
@@ -497,7 +503,7 @@ const float *exec_step(struct exec *x, struct team *team, const struct step *s)
         if (last < s->token[t].pos)
             last = s->token[t].pos;
     states_begin(x->states, s);
-    ready_rope(x, last);
+    ready_rope(x, last + 1); /* a NextN block may look one position ahead */
     ready_plan(x, last);
     if (x->dump)
         ready_dump(x);

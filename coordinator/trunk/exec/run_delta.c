@@ -61,25 +61,25 @@ void run_decay(struct exec *x, const struct op *op, struct part p)
     }
 }
 
-/* log decay and the outputs of tokens that are made again */
+/* the outputs of tokens that are made again */
 size_t delta_scratch_bytes(const struct program *p)
 {
     size_t most = 0;
 
     for (uint32_t i = 0; i < p->n_states; i++) {
-        size_t n = p->state[i].kind == STATE_MATRIX ? p->state[i].decay + p->state[i].v_width : 0;
+        size_t n = p->state[i].kind == STATE_MATRIX ? p->state[i].v_width : 0;
         most = n > most ? n : most;
     }
     return most * sizeof(float);
 }
 
 /* One head of one run. */
-static void head_of_run(struct exec *x, const struct op *op, const struct run *r, uint32_t h, float *decay)
+static void head_of_run(struct exec *x, const struct op *op, const struct run *r, uint32_t h, float *nobody)
 {
     const struct prog_state *st = &x->c.prog->state[op->state];
-    uint32_t K = st->k_width, V = st->v_width, D = st->decay;
+    uint32_t K = st->k_width, V = st->v_width, D = st->decay, kh = h % st->k_heads;
     float *from = states_matrix(x->states, op->state, r->seq, r->from, h);
-    float *older = states_matrix(x->states, op->state, r->seq, r->from ^ 1, h), *to = older, *nobody = decay + D;
+    float *older = states_matrix(x->states, op->state, r->seq, r->from ^ 1, h), *to = older;
 
     if (r->zero)
         memset(from, 0, (size_t)K * V * sizeof *from);
@@ -89,10 +89,10 @@ static void head_of_run(struct exec *x, const struct op *op, const struct run *r
     }
     for (uint32_t i = 0; i < r->n; i++) {
         uint32_t t = r->first + i;
-        const float *k = row_f32(x, op->in[1], t) + h * K, *v = row_f32(x, op->n[0], t) + h * V;
+        const float *k = row_f32(x, op->in[1], t) + kh * K, *v = row_f32(x, op->n[0], t) + h * V;
+        const float *decay = row_f32(x, op->n[1], t) + h * D;
         float beta = row_f32(x, op->n[2], t)[h];
-        vec_exp(row_f32(x, op->n[1], t) + h * D, decay, D);
-        delta_rule(i ? to : from, to, V, decay, D == 1, row_f32(x, op->in[0], t) + h * K, k, v, beta, K, V,
+        delta_rule(i ? to : from, to, V, decay, D == 1, row_f32(x, op->in[0], t) + kh * K, k, v, beta, K, V,
                    row_f32(x, op->out, t) + h * V);
         if (states_keeps(x->states, r)) {
             struct kept keep = states_kept(x->states, op->state, r->seq, i, h);

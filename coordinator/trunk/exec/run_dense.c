@@ -152,8 +152,10 @@ void run_func(struct exec *x, const struct op *op, struct part p)
     values(x, op->out, p, &a, &b);
     if (op->n[0] == FUNC_SIGMOID)
         vec_sigmoid(in + a, out + a, b - a);
-    else
+    else if (op->n[0] == FUNC_SILU)
         vec_silu(in + a, out + a, b - a);
+    else
+        vec_exp(in + a, out + a, b - a);
 }
 
 void run_scale(struct exec *x, const struct op *op, struct part p)
@@ -182,7 +184,7 @@ void run_rope(struct exec *x, const struct op *op, struct part p)
 
     cut(x->s->n_tokens, p, 1, &a, &b);
     for (uint32_t t = a; t < b; t++) {
-        size_t at = (size_t)x->s->token[t].pos * half;
+        size_t at = (size_t)(x->s->token[t].pos + op->n[3]) * half;
         for (uint32_t i = 0; i < op->n[0]; i++)
             rope_neox(row_f32(x, op->out, t) + i * op->n[1], op->n[2], x->cos + at, x->sin + at);
     }
@@ -232,6 +234,36 @@ void run_repeat(struct exec *x, const struct op *op, struct part p)
     for (uint32_t t = a; t < b; t++)
         for (uint32_t i = 0; i < op->n[0]; i++)
             memcpy(row_f32(x, op->out, t) + (size_t)i * width, row_f32(x, op->in[0], t), width * sizeof(float));
+}
+
+void run_slice(struct exec *x, const struct op *op, struct part p)
+{
+    uint32_t a, b;
+
+    cut(live_rows(x, op->out), p, 1, &a, &b);
+    for (uint32_t t = a; t < b; t++)
+        for (uint32_t i = 0; i < op->n[0]; i++)
+            memcpy(row_f32(x, op->out, t) + (size_t)i * op->n[1],
+                   row_f32(x, op->in[0], t) + (size_t)i * op->n[3] + op->n[2], op->n[1] * sizeof(float));
+}
+
+void run_mul(struct exec *x, const struct op *op, struct part p)
+{
+    float *out = x->buf[op->out].data;
+    const float *in = x->buf[op->in[0]].data;
+    size_t a, b;
+
+    values(x, op->out, p, &a, &b);
+    vec_mul(out + a, in + a, b - a);
+}
+
+void run_add_times(struct exec *x, const struct op *op, struct part p)
+{
+    uint32_t a, b;
+
+    cut(live_rows(x, op->out), p, 1, &a, &b);
+    for (uint32_t t = a; t < b; t++)
+        vec_fma1(*row_f32(x, op->in[1], t), row_f32(x, op->in[0], t), row_f32(x, op->out, t), width_of(x, op->out));
 }
 
 void run_carry(struct exec *x, const struct op *op, struct part p)

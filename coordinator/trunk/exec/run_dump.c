@@ -68,7 +68,7 @@ static void dump_matrix(struct exec *x, const struct op *op)
     uint32_t n;
     const struct run *r = states_runs(x->states, &n);
 
-    tell_whole(x, op, "kda_state", states_matrix(x->states, op->state, r->seq, r->from ^ 1, 0),
+    tell_whole(x, op, strstr(op->name, "kda_") ? "kda_state" : "state", states_matrix(x->states, op->state, r->seq, r->from ^ 1, 0),
                (const size_t[4]){1, st->heads, st->k_width, st->v_width});
 }
 

@@ -10,7 +10,7 @@
 enum { ROLLBACK = 4, ROWS = 3, WIDTH = 5, N_CTX = 4096 };
 static struct prog_state parts[] = {
     {.kind = STATE_TAIL, .k_width = WIDTH, .head_values = ROWS},
-    {.kind = STATE_MATRIX, .heads = 2, .k_width = 3, .v_width = 4, .decay = 3},
+    {.kind = STATE_MATRIX, .heads = 2, .k_heads = 1, .k_width = 3, .v_width = 4, .decay = 3},
     {.kind = STATE_TAIL, .k_width = WIDTH, .head_values = ROWS, .draft = 1},
     {.kind = STATE_POOLS, .k_width = 6, .head_values = 4},
     {.k_width = 8, .v_width = 8, .head_values = 4},

@@ -167,8 +167,8 @@ static int good_delta(const struct program *p, const struct op *o)
 {
     const struct prog_state *s = state_of(p, o->state, STATE_MATRIX);
 
-    return s && has(p, o->in[0], (uint64_t)s->heads * s->k_width, 0) &&
-           has(p, o->in[1], (uint64_t)s->heads * s->k_width, 0) && has(p, o->n[0], (uint64_t)s->heads * s->v_width, 0) &&
+    return s && has(p, o->in[0], (uint64_t)s->k_heads * s->k_width, 0) &&
+           has(p, o->in[1], (uint64_t)s->k_heads * s->k_width, 0) && has(p, o->n[0], (uint64_t)s->heads * s->v_width, 0) &&
            has(p, o->n[1], (uint64_t)s->heads * s->decay, 0) && has(p, o->n[2], s->heads, 0) &&
            has(p, o->out, (uint64_t)s->heads * s->v_width, 0);
 }
@@ -255,6 +255,15 @@ static int good_op(struct check *c, const struct op *o)
                is_vector(p, o->n[0], p->buffer[o->out].width);
     case OP_FUNC:
         return good_values(p, o) && o->n[0] < FUNC_KINDS;
+    case OP_SLICE:
+        return o->in[0] < p->n_buffers && o->n[0] <= MOST_VALUES && o->n[1] <= MOST_VALUES && o->n[2] <= MOST_VALUES &&
+               o->n[3] <= MOST_VALUES && (uint64_t)o->n[1] + o->n[2] <= o->n[3] && o->in[0] != o->out &&
+               has(p, o->in[0], (uint64_t)o->n[0] * o->n[3], rows_kind(p, o->in[0])) &&
+               has(p, o->out, (uint64_t)o->n[0] * o->n[1], rows_kind(p, o->in[0]));
+    case OP_MUL:
+        return good_values(p, o);
+    case OP_ADD_TIMES:
+        return good_values(p, o) && has(p, o->in[1], 1, rows_kind(p, o->out));
     case OP_SCALE:
         return o->out < p->n_buffers;
     case OP_SWIGLU:
@@ -264,7 +273,7 @@ static int good_op(struct check *c, const struct op *o)
                has(p, o->out, (uint64_t)o->n[0] * p->buffer[o->in[0]].width, 0);
     case OP_ROPE:
         return o->n[0] <= MOST_VALUES && has(p, o->out, (uint64_t)o->n[0] * o->n[1], 0) &&
-               o->n[2] <= o->n[1] && o->n[2] <= p->n_rot;
+               o->n[2] <= o->n[1] && o->n[2] <= p->n_rot && o->n[3] <= 1;
     case OP_KV_APPEND:
         return good_append(p, o);
     case OP_ATTENTION:
@@ -320,6 +329,7 @@ static int good_state(const struct prog_state *s)
         return s->head_values <= POOL_MEMBERS;
     case STATE_MATRIX:
         return s->v_width && s->v_width <= MOST_VALUES && s->heads && s->heads <= MOST_VALUES &&
+               s->k_heads && s->k_heads <= s->heads &&
                (uint64_t)s->heads * s->k_width * s->v_width <= MOST_VALUES && (s->decay == 1 || s->decay == s->k_width);
     case STATE_KINDS:
         break;

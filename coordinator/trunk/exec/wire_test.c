@@ -54,7 +54,7 @@ enum st { S_KV, S_TAIL, S_MATRIX, S_LATENT, S_POOLS, S_KEYS, S_DRAFT };
 static struct prog_state states[] = {
     [S_KV] = {.k_width = 16, .v_width = 16, .head_values = 8},
     [S_TAIL] = {.kind = STATE_TAIL, .k_width = 16, .head_values = 3},
-    [S_MATRIX] = {.kind = STATE_MATRIX, .k_width = 8, .v_width = 8, .heads = 2, .decay = 8},
+    [S_MATRIX] = {.kind = STATE_MATRIX, .k_width = 8, .v_width = 8, .heads = 2, .k_heads = 2, .decay = 8},
     [S_LATENT] = {.k_width = 16, .head_values = 16},
     [S_POOLS] = {.kind = STATE_POOLS, .k_width = 8, .head_values = 4},
     [S_KEYS] = {.kind = STATE_TAIL, .k_width = 16, .head_values = 3},
@@ -91,6 +91,9 @@ static struct op ops[] = {
     OP(OP_MATMUL_PARTS, PARTS, NONE, X, W32, NONE, .n = {ACT_A32, 2}),
     OP(OP_SWIGLU, Q, X, Q, NONE, NONE, .f = {10}),
     OP(OP_HYPER_EXPAND, X, MIX, STREAMS, NONE, NONE, .n = {2}),
+    OP(OP_SLICE, Q, NONE, K, NONE, NONE, .n = {2, 8, 4, 16}),
+    OP(OP_MUL, K, NONE, V, NONE, NONE, .n = {0}),
+    OP(OP_ADD_TIMES, K, IW, V, NONE, NONE, .n = {0}),
     OP(OP_HYPER_MEAN, STREAMS, NONE, X, NONE, NONE, .n = {2}),
     OP(OP_PREPARE, X, NONE, NONE, NONE, NONE, .n = {ACT_A32}),
     OP(OP_MATMUL, X, NONE, ROUTED, W8, NONE, .n = {ACT_A32}),
@@ -143,7 +146,7 @@ static int below(const uint32_t *index, int n, uint32_t end)
 static int second(uint32_t kind)
 {
     static const uint32_t kinds[] = {OP_KV_APPEND, OP_ATTENTION, OP_MOE_CALL, OP_MOE_SUM, OP_GATED_NORM, OP_SWIGLU,
-                                     OP_DELTA, OP_POOL, OP_SELECT, OP_HYPER_COLLAPSE, OP_HYPER_EXPAND};
+                                     OP_DELTA, OP_POOL, OP_SELECT, OP_ADD_TIMES, OP_HYPER_COLLAPSE, OP_HYPER_EXPAND};
 
     for (size_t i = 0; i < N(kinds); i++)
         if (kinds[i] == kind)
