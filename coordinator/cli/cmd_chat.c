@@ -31,7 +31,7 @@ enum { THINK_AUTO, THINK_ON, THINK_OFF };
 
 #define AT(x) offsetof(struct chat_flags, x)
 static const struct flag chat_table[] = {
-    {.name = "system",
+    {.name = "system|system-prompt",
      .letter = 'S',
      .arg = "TEXT",
      .group = "conversation",
@@ -585,6 +585,7 @@ int cmd_chat(int argc, char **argv)
         .about = "a conversation in the terminal",
         .usage = "-m MODEL [flags]",
         .notes = engine_flags_notes,
+        .foreign = 1,
         .part = {{chat_table, &c.flags},
                  {sample_flag_table, &c.sampling},
                  {engine_flag_table, &c.engine},

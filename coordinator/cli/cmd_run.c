@@ -164,7 +164,7 @@ static int prepare(struct run *r, struct err *e)
     if (gguf_kind(r->m->g, "tokenizer.chat_template") >= 0)
         fprintf(stderr,
                 "conclave: this model has a chat template; run does not apply it, it goes on from "
-                "the raw text\n");
+                "the raw text (conclave chat applies it)\n");
     return 0;
 }
 

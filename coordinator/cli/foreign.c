@@ -8,7 +8,7 @@
 #define BY_BUDGET "experts are placed by budgets (--ram); this build computes on the CPU"
 #define NO_CARDS "this build computes on the CPU; leave it out"
 #define OWN_MEMORY "weights are always read into memory of our own, never mapped"
-#define RAW_TEXT "run goes on from raw text and applies no chat template; leave it out"
+#define RAW_TEXT "run goes on from raw text and applies no chat template, chat always does; leave it out"
 #define NO_SAMPLER                                                                                 \
     "this sampler has no definition here (temperature, top-k, top-p, min-p, penalties have)"
 #define FROM_FILE "the file's own values are used; leave it out"
