@@ -13,7 +13,7 @@ import time
 
 sys.path.insert(0, "tests/lib")
 from cli import STORY, default_signals, own_lines, program, refused, start, string, with_metadata  # noqa: E402
-from conclave import Checks, conclave  # noqa: E402
+from conclave import DEMO, Checks, conclave  # noqa: E402
 
 check = Checks()
 dir_ = tempfile.TemporaryDirectory()
@@ -40,8 +40,8 @@ def chat(text, *args, template=plain, model=STORY):
                           input=text.encode(), capture_output=True, timeout=300)
 
 
-def run(prompt, *args):
-    p = conclave("run", "-m", STORY, "-p", prompt, "--temp", 0, "--no-display-prompt", *args)
+def run(prompt, *args, model=STORY):
+    p = conclave("run", "-m", model, "-p", prompt, "--temp", 0, "--no-display-prompt", *args)
     return p.stdout.decode()
 
 
@@ -56,6 +56,13 @@ known = [int(x) for x in re.findall(r"(\d+) of them known", p.stderr.decode())]
 check(len(known) == 2 and known[0] == 0 and known[1] > 0, "the second turn reads all of the first again: %s" % known)
 check(chat("Velvet was a busy hedgehog\n The fox\n", "-n", 12, "--batch", 3, "-t", 1, "--nodes", 2).stdout == p.stdout,
       "batch, threads or nodes change the conversation")
+# a model with states that cannot be taken back to an earlier token reads all of the conversation again
+glm = DEMO + "/story-glm5next-f16.gguf"
+first = run("A fox ran", "-n", 8, model=glm)
+second = run("A fox ran" + first + " home", "-n", 8, model=glm)
+p = chat("A fox ran\n home\n", "-n", 8, model=glm)
+check(p.stdout.decode() == first + "\n" + second + "\n", "states: %r, wanted %r, %r" % (p.stdout, first, second))
+check(chat("A fox ran\n home\n", "-n", 8, "--draft", 0, model=glm).stdout == p.stdout, "drafts change the conversation")
 one = run("[system]Be kind.\n[user]A fox\n[assistant]", "-n", 5)
 p = chat("A fox\n", "-n", 5, "-S", "Be kind.", template=marked)
 check(p.stdout.decode() == one + "\n", "system message: %r, wanted %r" % (p.stdout, one))
