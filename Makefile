@@ -84,7 +84,8 @@ endif
 # does conclave-gpu get the CUDA code?
 WITH_CUDA := $(if $(filter 0,$(CARDS))$(SAN),,$(if $(filter 1,$(CARDS))$(ASKED_ARCH),$(if $(shell command -v $(NVCC)),1)))
 comma := ,
-CUDA_CODE := $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a)$(comma)code=sm_$(a))
+# 90 is built as 90a, which alone has the matrix instruction that prompts use there (kernels/gemm/hopper.cuh)
+CUDA_CODE := $(foreach a,$(patsubst 90,90a,$(CUDA_ARCH)),-gencode arch=compute_$(a)$(comma)code=sm_$(a))
 ifneq ($(words $(CUDA_ARCH)),1) # cards that come later compile this at their first start
 CUDA_CODE += -gencode arch=compute_$(lastword $(CUDA_ARCH))$(comma)code=compute_$(lastword $(CUDA_ARCH))
 endif

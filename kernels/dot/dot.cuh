@@ -42,6 +42,9 @@ struct tiling {
     uint32_t part_row;                 /* (f, S) pairs of a row and vector */
     /* in shared memory; a stage holds one piece a matrix */
     uint32_t table_at, stage_at, stage_bytes, piece_bytes, part_at, vec_at, vec_stride;
+    /* sixteen.cuh: bytes from row to row in a stage; pieces of 256 values of a row that a stage
+     * holds, and how many times that a row is; 2 or 3 stages, and where; the steps' tables */
+    uint32_t pitch, chunk, n_chunks, n_stages, stage[STAGES], grid_at, signs_at, bars_at;
 };
 
 /* where the rows of a range come from and the vectors they meet */
@@ -355,19 +358,18 @@ static __device__ __forceinline__ float chain(const float2 *p, uint32_t n_units,
     return cu_canon(__fadd_rn(acc, 0.0f));
 }
 
-/* The n rows of the tile of which `parts` are complete, 32 chains at a time: the last warp takes the
- * first of them, the warp before it the next, and so on. put(row, t, y, y of the row after it): called
- * once for each result, or with two matrices once for each pair. */
+/* The n rows of the tile of which `parts` are complete: this thread's chain is number c, then c + step,
+ * ...; whole warps. put(row, t, y, y of the row after it): called once for each result, or with two
+ * matrices once for each pair. */
 template <class T, int NT, int MATS, class PUT>
 static __device__ __forceinline__ void floats(const tiling &g, const float2 *parts, uint32_t n,
-                                              PUT put)
+                                              uint32_t c, uint32_t step, PUT put)
 {
     constexpr int LANES = shape<T, NT>::LANES;
     uint32_t work = n * NT * LANES;
 
 #pragma unroll 1
-    for (uint32_t c = 32 * (WARPS - threadIdx.x / 32) + (threadIdx.x & 31); (c & ~31u) < work;
-         c += THREADS) {
+    for (; (c & ~31u) < work; c += step) {
         uint32_t l = c % LANES, i = c / LANES, mat = i % MATS, t = i / MATS % NT;
         uint32_t r = i / (MATS * NT) * MATS + mat;
         bool in = c < work;
@@ -377,6 +379,12 @@ static __device__ __forceinline__ void floats(const tiling &g, const float2 *par
         if (in && l == 0 && mat == 0)
             put(r, t, y, y2);
     }
+}
+/* the first chain of a thread of ALL warps: the last warp takes the first of them, the warp before it the
+ * next, and so on */
+template <int ALL> static __device__ __forceinline__ uint32_t my_chain(void)
+{
+    return 32 * (ALL - 1 - threadIdx.x / 32) + (threadIdx.x & 31);
 }
 
 /* ---- a range of rows ---- */
@@ -426,7 +434,8 @@ static __device__ __forceinline__ void rows_range(const tiling &g, const source 
             copies_close();
         }
         if (i)
-            floats<T, NT, MATS>(g, parts + (i - 1) % 2 * parts_each, rows,
+            floats<T, NT, MATS>(g, parts + (i - 1) % 2 * parts_each, rows, my_chain<WARPS + 1>(),
+                                THREADS,
                                 [&](uint32_t r, uint32_t t, float y, float y2) {
                                     put(row0 - rows + r, t, y, y2);
                                 });
@@ -459,6 +468,7 @@ static __device__ __forceinline__ void rows_range(const tiling &g, const source 
     if (n_tiles) {
         uint32_t row0 = begin + ((n_tiles - 1) << g.row_shift);
         floats<T, NT, MATS>(g, parts + (n_tiles - 1) % 2 * parts_each, end - row0,
+                            my_chain<WARPS + 1>(), THREADS,
                             [&](uint32_t r, uint32_t t, float y, float y2) {
                                 put(row0 + r, t, y, y2);
                             });

@@ -1,28 +1,66 @@
 /* The launches of one quantised type: its .cu file says DOT_CUDA_TYPE(name). Grids follow from the
  * shape and the card alone. */
 #pragma once
-#include "kernels/dot/dot.cuh"
+#include "kernels/dot/sixteen.cuh"
 extern "C" {
 #include "kernels/dot/dot_cuda.h"
 }
 
 /* ---- kernels ---- */
 
+/* How a kernel makes its integers: dot.cuh, sixteen.cuh, sixteen.cuh by the type's steps (rows times one
+ * vector, where its tables fit; an expert's launches are too short for them to pay). */
+enum form { PLAIN, SIXTEEN, STEPS };
+template <class T, int NT> constexpr form form_of = NT >= sixteen_from<T> ? SIXTEEN : PLAIN;
+/* Warps of a kernel of at most MAX_NT vectors that make integers. There is one more for copies and
+ * floats, but where the integers need the registers. */
+template <int MAX_NT, form F>
+constexpr int warps_of = F == PLAIN || MAX_NT > 4 ? (int)WARPS : (int)MANY_WARPS;
+template <int MAX_NT, form F>
+constexpr int threads_of = 32 * (warps_of<MAX_NT, F> + (F == SIXTEEN ? 0 : 1));
+
+template <class T, int NT, int MAX_NT, int MATS, form F, class MEET, class PUT>
+static __device__ __forceinline__ void rows_of(const tiling &g, const source &s, uint8_t *smem,
+                                               uint32_t begin, uint32_t end, MEET meet, PUT put)
+{
+    if constexpr (F == PLAIN)
+        rows_range<T, NT, MATS>(g, s, smem, begin, end, meet, put);
+#if __CUDA_ARCH__ >= 900
+    else if constexpr (F == STEPS)
+        rows_steps<T, MATS, warps_of<MAX_NT, F>>(g, s, smem, begin, end, meet, put);
+#endif
+    else
+        rows_range16<T, NT, MATS, warps_of<MAX_NT, F>, threads_of<MAX_NT, F> / 32, F == STEPS>(
+            g, s, smem, begin, end, meet, put);
+}
+/* The type's tables; what tiling's places count from. */
+template <class T, int MAX_NT, form F>
+static __device__ __forceinline__ uint8_t *fill_tables(const tiling &g, uint8_t *smem)
+{
+    if constexpr (F == STEPS) {
+        smem -= (uint32_t)__cvta_generic_to_shared(smem);
+        T::template wide_fill<threads_of<MAX_NT, F>>(smem + g.grid_at, smem + g.signs_at);
+    } else {
+        T::fill(smem + g.table_at);
+    }
+    return smem;
+}
+
 /* One matrix; blocks share its rows evenly. Weights are asked for before the launch before this one
  * has ended: nothing that runs just before may write them. */
-template <class T, int NT>
-__global__ void __launch_bounds__(THREADS, NT <= 4 ? 3 : 1)
+template <class T, int NT, form F>
+__global__ void __launch_bounds__(threads_of<NT, F>, F == PLAIN && NT <= 4 ? 3 : 1)
     rows_kernel(const __grid_constant__ tiling g, const __grid_constant__ dot_cuda_rows j)
 {
-    extern __shared__ __align__(64) uint8_t smem[];
+    extern __shared__ __align__(64) uint8_t shared[];
+    uint8_t *smem = fill_tables<T, NT, F>(g, shared);
     uint32_t begin = (uint32_t)((uint64_t)j.n_rows * blockIdx.x / gridDim.x);
     uint32_t end = (uint32_t)((uint64_t)j.n_rows * (blockIdx.x + 1) / gridDim.x);
     source s;
 
     s.w[0] = s.w[1] = j.w;
     s.row_bytes = j.row_bytes;
-    T::fill(smem + g.table_at);
-    rows_range<T, NT, 1>(
+    rows_of<T, NT, NT, 1, F>(
         g, s, smem, begin, end,
         [&] {
             next_may_start();
@@ -55,7 +93,7 @@ static __device__ __forceinline__ uint32_t pieces_of(uint32_t n_items, uint32_t 
 }
 
 /* an item's vectors from `first` on, at most NT of them, over rows [begin, end) of one matrix */
-template <class T, int NT, int MATS>
+template <class T, int NT, int MAX_NT, int MATS, form F>
 static __device__ __forceinline__ void item_rows(const tiling &g, const dot_cuda_experts &j,
                                                  const expert_item &item, uint8_t *smem,
                                                  uint32_t first, uint32_t begin, uint32_t end)
@@ -68,7 +106,7 @@ static __device__ __forceinline__ void item_rows(const tiling &g, const dot_cuda
     s.w[0] = (const uint8_t *)slot.w[MATS == 2 ? 0 : j.which];
     s.w[1] = (const uint8_t *)slot.w[1];
     s.row_bytes = j.row_bytes;
-    rows_range<T, NT, MATS>(
+    rows_of<T, NT, MAX_NT, MATS, F>(
         g, s, smem, begin, end,
         [&] {
             before_is_done();
@@ -81,12 +119,12 @@ static __device__ __forceinline__ void item_rows(const tiling &g, const dot_cuda
                 if (j.acts)
                     continue;
                 const float *x = j.hidden + item.row[i] * j.ld_hidden;
-                int warp = threadIdx.x / 32;
+                int warp = threadIdx.x / 32, warps = threads_of<MAX_NT, F> / 32;
                 if (T::UNIT == 256)
-                    for (uint32_t u = warp; u < j.n_cols / 256; u += WARPS + 1)
+                    for (uint32_t u = warp; u < j.n_cols / 256; u += warps)
                         cu_quantise_256(x + 256 * u, u, j.n_cols, to);
                 else
-                    for (uint32_t u = 4 * warp; u < j.n_cols / 32; u += 4 * (WARPS + 1))
+                    for (uint32_t u = 4 * warp; u < j.n_cols / 32; u += 4 * warps)
                         cu_quantise_4x32(x + 32 * u, u, j.n_cols, to);
             }
         },
@@ -106,13 +144,13 @@ static __device__ __forceinline__ void item_rows(const tiling &g, const dot_cuda
 
 /* All items of a layer. The list may be read at once by the second of an expert's launches: who
  * wrote it ended before the first one let this one start. */
-template <class T, int MAX_NT, int MATS>
-__global__ void __launch_bounds__(THREADS, 2)
+template <class T, int MAX_NT, int MATS, form F>
+__global__ void __launch_bounds__(threads_of<MAX_NT, F>, F == PLAIN ? 2 : 1)
     items_kernel(const __grid_constant__ tiling g, const __grid_constant__ dot_cuda_experts j)
 {
-    extern __shared__ __align__(64) uint8_t smem[];
+    extern __shared__ __align__(64) uint8_t shared[];
+    uint8_t *smem = fill_tables<T, MAX_NT, F>(g, shared);
 
-    T::fill(smem + g.table_at);
     if (j.acts)
         before_is_done();
     next_may_start();
@@ -124,15 +162,15 @@ __global__ void __launch_bounds__(THREADS, 2)
         uint32_t end = MATS * (uint32_t)((uint64_t)j.n_rows * (piece + 1) / pieces);
 
         if constexpr (MAX_NT == 1) {
-            item_rows<T, 1, MATS>(g, j, item, smem, 0, begin, end);
+            item_rows<T, 1, MAX_NT, MATS, F>(g, j, item, smem, 0, begin, end);
         } else {
             for (uint32_t first = 0; first < n_tok; first += MAX_NT)
                 if (n_tok - first == 1)
-                    item_rows<T, 1, MATS>(g, j, item, smem, first, begin, end);
+                    item_rows<T, 1, MAX_NT, MATS, F>(g, j, item, smem, first, begin, end);
                 else if (n_tok - first == 2)
-                    item_rows<T, 2, MATS>(g, j, item, smem, first, begin, end);
+                    item_rows<T, 2, MAX_NT, MATS, F>(g, j, item, smem, first, begin, end);
                 else
-                    item_rows<T, MAX_NT, MATS>(g, j, item, smem, first, begin, end);
+                    item_rows<T, MAX_NT, MAX_NT, MATS, F>(g, j, item, smem, first, begin, end);
         }
     }
     before_is_done(); /* a launch without items, too, ends after the one before it */
@@ -157,10 +195,12 @@ static inline int room_of_card(room *r)
     return e;
 }
 
-/* Bytes of shared memory for tiles of 1 << row_shift rows, and where everything lies in it. */
+/* Bytes of shared memory for tiles of 1 << row_shift rows, and where everything lies in it. n_chunks:
+ * sixteen.cuh's, else 0. */
 template <class T>
 static uint32_t lay_out(tiling *g, size_t row_bytes, int row_shift, int n_tok, int mats,
-                        bool makes_vectors)
+                        bool makes_vectors, uint32_t n_chunks, uint32_t n_stages,
+                        bool steps = false)
 {
     uint32_t rows = 1u << row_shift, kinds = T::M ? 2 : 1, at = (T::TABLE + 63) & ~63u;
     uint32_t lanes = shape<T, 1>::LANES;
@@ -173,6 +213,15 @@ static uint32_t lay_out(tiling *g, size_t row_bytes, int row_shift, int n_tok, i
     g->part_row = ((g->n_units * kinds + lanes - 1) / lanes | 1) * lanes;
     /* from the sixteen bytes that the first row begins in; words are read past the end */
     g->piece_bytes = (uint32_t)((rows / mats * row_bytes + 30 + 16) & ~(size_t)15);
+    if (n_chunks) {
+        /* what four threads read at once */
+        uint32_t apart = steps ? 16 : T::BYTES < 136 ? 32 : 64;
+        g->chunk = (g->n_super + n_chunks - 1) / n_chunks;
+        g->n_chunks = (g->n_super + g->chunk - 1) / g->chunk;
+        g->pitch = (g->chunk * T::BYTES + 30) & ~15u;
+        g->pitch += (apart - g->pitch) & 127; /* eight rows begin in different banks */
+        g->piece_bytes = rows / mats * g->pitch + 16;
+    }
     g->stage_bytes = mats * g->piece_bytes;
     g->table_at = 0;
     g->vec_at = at;
@@ -180,7 +229,11 @@ static uint32_t lay_out(tiling *g, size_t row_bytes, int row_shift, int n_tok, i
                                ((g->n_cols / 8 + 63) & ~63u)); /* n / 16 * 2 or n / 32 * 4 */
     at += makes_vectors ? n_tok * g->vec_stride : 0;
     g->stage_at = at;
-    at += STAGES * g->stage_bytes;
+    g->n_stages = n_stages;
+    for (uint32_t i = 0; i < n_stages; i++, at += g->stage_bytes)
+        g->stage[i] = at;
+    g->bars_at = at;
+    at += 64;
     g->part_at = at;
     return at + 2 * rows * n_tok * g->part_row * (uint32_t)sizeof(float2);
 }
@@ -198,7 +251,7 @@ static uint32_t fit(tiling *g, const room &r, size_t row_bytes, int n_tok, int m
         shift++;
     for (; shift >= mats - 1; shift--)
         for (int blocks = 3; blocks; blocks--) {
-            int bytes = (int)lay_out<T>(g, row_bytes, shift, n_tok, mats, makes_vectors);
+            int bytes = (int)lay_out<T>(g, row_bytes, shift, n_tok, mats, makes_vectors, 0, STAGES);
             if (bytes <= r.each && bytes + 1024 <= r.together / blocks &&
                 (blocks > 1 || shift <= mats || n_tok > 4))
                 return bytes;
@@ -206,14 +259,73 @@ static uint32_t fit(tiling *g, const room &r, size_t row_bytes, int n_tok, int m
     return 0;
 }
 
+/* sixteen.cuh, one block on a multiprocessor: a piece of 256 values a warp (or as much from shorter
+ * rows, or where that does not fit), up to 64 rows, three stages rather than two. */
+template <class LAY>
+static uint32_t fit_stages(const room &r, uint32_t n_super, int warps, LAY lay)
+{
+    for (uint32_t chunk = warps; chunk; chunk /= 2)
+        for (int shift = 6; shift >= 4; shift--)
+            for (int stages = 3; stages >= 2; stages--) {
+                uint32_t bytes = lay(shift, (n_super + chunk - 1) / chunk, stages);
+                if (bytes <= (uint32_t)r.each)
+                    return bytes;
+            }
+    return 0;
+}
+/* Steps: shared addresses in place of offsets. The tables' ask for multiples of their sizes; what fits
+ * before them lies there, the rest behind. The system takes 1024 bytes at most before a block's. */
+template <class T>
+static uint32_t lay_out_steps(tiling *g, size_t row_bytes, int row_shift, int mats,
+                              bool makes_vectors, uint32_t n_chunks, uint32_t n_stages)
+{
+    uint32_t front = 1024, back = 1024, limit = 1024;
+    auto place = [&](uint32_t bytes) {
+        uint32_t *at = front + bytes <= limit ? &front : &back, to = (*at + 63) & ~63u;
+        *at = to + bytes;
+        return to;
+    };
+
+    lay_out<T>(g, row_bytes, row_shift, 1, mats, makes_vectors, n_chunks, n_stages, true);
+    if (T::WIDE_GRID) {
+        g->grid_at = T::WIDE_GRID;
+        g->signs_at = T::WIDE_GRID - T::WIDE_SIGNS;
+        limit = g->signs_at - 64;
+        back = g->grid_at + T::WIDE_GRID;
+    }
+    g->stage[0] = place(g->stage_bytes);
+    g->part_at = place(2 * (1u << row_shift) * g->part_row * (uint32_t)sizeof(float2));
+    g->vec_at = place(makes_vectors ? g->vec_stride : 0);
+    g->bars_at = place(64);
+    for (uint32_t i = 1; i < n_stages; i++)
+        g->stage[i] = place(g->stage_bytes);
+    return back > limit ? back : front;
+}
+/* The layout of a kernel of form F; 0: none fits. */
+template <class T, int NT, form F>
+static uint32_t fit_form(tiling *g, const room &r, size_t row_bytes, int mats, bool makes_vectors)
+{
+    if constexpr (F == PLAIN)
+        return fit<T>(g, r, row_bytes, NT, mats, makes_vectors);
+    else
+        return fit_stages(r, g->n_cols / 256, warps_of<NT, F>,
+                          [&](int shift, uint32_t n_chunks, int stages) {
+                              if constexpr (F == STEPS)
+                                  return lay_out_steps<T>(g, row_bytes, shift, mats, makes_vectors,
+                                                          n_chunks, stages);
+                              else
+                                  return lay_out<T>(g, row_bytes, shift, NT, mats, makes_vectors,
+                                                    n_chunks, stages);
+                          });
+}
 template <class T, class JOB>
-static int launch(void (*kernel)(tiling, JOB), tiling *g, const JOB *j, uint32_t bytes,
-                  const room &r, uint32_t most_blocks)
+static int launch(void (*kernel)(tiling, JOB), tiling *g, const JOB *j, int threads,
+                  uint32_t bytes, const room &r, uint32_t most_blocks)
 {
     cudaLaunchConfig_t c = {};
     cudaLaunchAttribute early = {};
     int blocks;
-    cudaError_t e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, THREADS, bytes);
+    cudaError_t e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, bytes);
 
     if (e)
         return e;
@@ -222,7 +334,7 @@ static int launch(void (*kernel)(tiling, JOB), tiling *g, const JOB *j, uint32_t
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
     c.gridDim = dim3(min((uint32_t)(r.n_sms * blocks), most_blocks));
-    c.blockDim = dim3(THREADS);
+    c.blockDim = dim3(threads);
     c.dynamicSmemBytes = bytes;
     c.stream = j->stream;
     c.attrs = &early;
@@ -235,19 +347,31 @@ template <class T> static bool well_aligned(const void *w, size_t row_bytes)
     return (size_t)w % 16 == 0 && (row_bytes % T::BYTES == 0 || row_bytes % 16 == 0);
 }
 
-template <class T, int NT> static int launch_rows_of(const dot_cuda_rows *j)
+/* cudaErrorInvalidValue: the form needs more shared memory than there is */
+template <class T, int NT, form F> static int launch_rows_as(const dot_cuda_rows *j)
 {
     tiling g = {};
     room r;
     int e = room_of_card(&r);
+    uint32_t bytes;
 
     if (e)
         return e;
     g.n_cols = j->n_cols;
-    uint32_t bytes = fit<T>(&g, r, j->row_bytes, NT, 1, false);
+    bytes = fit_form<T, NT, F>(&g, r, j->row_bytes, 1, false);
     if (!bytes || !well_aligned<T>(j->w, j->row_bytes))
         return cudaErrorInvalidValue;
-    return launch<T>(rows_kernel<T, NT>, &g, j, bytes, r, (j->n_rows + 3) / 4);
+    return launch<T>(rows_kernel<T, NT, F>, &g, j, threads_of<NT, F>, bytes, r,
+                     (j->n_rows + 3) / 4);
+}
+template <class T, int NT> static int launch_rows_of(const dot_cuda_rows *j)
+{
+    if constexpr (NT == 1 && has_steps<T>) {
+        int e = launch_rows_as<T, NT, STEPS>(j);
+        if (e != cudaErrorInvalidValue)
+            return e;
+    }
+    return launch_rows_as<T, NT, form_of<T, NT>>(j);
 }
 template <class T> static int launch_rows(const dot_cuda_rows *j)
 {
@@ -259,28 +383,39 @@ template <class T> static int launch_rows(const dot_cuda_rows *j)
                            : launch_rows_of<T, 8>(j);
 }
 
-template <class T, int NT, int MATS> static int launch_items_of(const dot_cuda_experts *j)
+template <class T, int NT, int MATS, form F> static int launch_items_as(const dot_cuda_experts *j)
 {
     tiling g = {};
     room r;
     int e = room_of_card(&r);
+    uint32_t bytes;
 
     if (e)
         return e;
     g.n_cols = j->n_cols;
-    uint32_t bytes = fit<T>(&g, r, j->row_bytes, NT, MATS, !j->acts);
+    bytes = fit_form<T, NT, F>(&g, r, j->row_bytes, MATS, !j->acts);
     if (!bytes || !well_aligned<T>(NULL, j->row_bytes))
         return cudaErrorInvalidValue;
-    return launch<T>(items_kernel<T, NT, MATS>, &g, j, bytes, r, ~0u);
+    return launch<T>(items_kernel<T, NT, MATS, F>, &g, j, threads_of<NT, F>, bytes, r, ~0u);
 }
 template <class T, int MATS> static int launch_items(const dot_cuda_experts *j)
 {
-    return j->several ? launch_items_of<T, 4, MATS>(j) : launch_items_of<T, 1, MATS>(j);
+    return j->several ? launch_items_as<T, 4, MATS, form_of<T, 4>>(j)
+                      : launch_items_as<T, 1, MATS, PLAIN>(j);
 }
 
 template <class K> static int allow(K *kernel, int bytes)
 {
     return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+}
+template <class T, int NT> static int allow_forms(int bytes)
+{
+    constexpr form F = form_of<T, NT>;
+    int e = allow(rows_kernel<T, NT, F>, bytes);
+
+    if (!e)
+        e = allow(items_kernel<T, NT, 1, F>, bytes);
+    return e ? e : allow(items_kernel<T, NT, 2, F>, bytes);
 }
 template <class T> static int load_kernels(void)
 {
@@ -288,21 +423,17 @@ template <class T> static int load_kernels(void)
     int e = room_of_card(&r);
 
     if (!e)
-        e = allow(rows_kernel<T, 1>, r.each);
+        e = allow_forms<T, 1>(r.each);
     if (!e)
-        e = allow(rows_kernel<T, 2>, r.each);
+        e = allow(rows_kernel<T, 2, form_of<T, 2>>, r.each);
     if (!e)
-        e = allow(rows_kernel<T, 4>, r.each);
+        e = allow_forms<T, 4>(r.each);
     if (!e)
-        e = allow(rows_kernel<T, 8>, r.each);
-    if (!e)
-        e = allow(items_kernel<T, 1, 1>, r.each);
-    if (!e)
-        e = allow(items_kernel<T, 4, 1>, r.each);
-    if (!e)
-        e = allow(items_kernel<T, 1, 2>, r.each);
-    if (!e)
-        e = allow(items_kernel<T, 4, 2>, r.each);
+        e = allow(rows_kernel<T, 8, form_of<T, 8>>, r.each);
+    if constexpr (has_steps<T>) {
+        if (!e)
+            e = allow(rows_kernel<T, 1, STEPS>, r.each);
+    }
     return e;
 }
 

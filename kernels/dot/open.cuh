@@ -10,6 +10,11 @@
  *   at(p, i)            first value of word i
  *   TABLE, fill         bytes in shared memory, and how a block of threads writes them
  *   open                bytes in shared memory to words, scales and minima
+ *   STEPS               true: there are step, scales and right as well, a faster way for sixteen.cuh:
+ *                       step i of eight takes 32 values in order, thread t of four the values 8t..
+ *                       of them (right: in which order); scales: of the sub-blocks 2t, 2t + 1 and,
+ *                       where there are sixteen, 8 + 2t, 9 + 2t. WIDE_GRID, WIDE_SIGNS: bytes of its
+ *                       own tables, powers of two, in place of TABLE, and wide_fill
  *   factor              D, or M without its sign, of unit k of the block
  *
  * b points into shared memory and has the alignment that the block's size leaves of 16 bytes; 16
@@ -180,6 +185,51 @@ static __device__ __forceinline__ void levels8(uint32_t code, uint32_t *lo, uint
     *hi = pick4(0x002B1908u, 0x00D5E7F8u, code >> 16);
 }
 
+/* Tables for the types' steps: 32 copies of an entry, so that no two threads of a warp meet in a bank.
+ * Such a table begins at a shared address that is a multiple of its size, and `base` is this address
+ * with the thread's copy: a place is a shift, a mask and an or. */
+enum { WIDE_ENTRY = 128 };
+static __device__ __forceinline__ uint32_t shared_word(uint32_t at)
+{
+    uint32_t v;
+
+    asm("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at));
+    return v;
+}
+/* entry number `bits` >> -LEFT (<< LEFT) / 128 of n */
+template <int LEFT>
+static __device__ __forceinline__ uint32_t wide_at(uint32_t bits, uint32_t n, uint32_t base)
+{
+    return ((LEFT >= 0 ? bits << (LEFT & 31) : bits >> (-LEFT & 31)) & (n - 1) * WIDE_ENTRY) | base;
+}
+/* N entries, of(i) each, by all threads; entries are asked for together, before the first is stored */
+template <int N, int THREADS_IN, class OF>
+static __device__ __forceinline__ void wide_table(uint8_t *to, OF of)
+{
+    constexpr int EACH = (N + THREADS_IN - 1) / THREADS_IN;
+    uint32_t v[EACH];
+
+#pragma unroll
+    for (int k = 0; k < EACH; k++)
+        v[k] = of(min((int)threadIdx.x + k * THREADS_IN, N - 1));
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+        int i = threadIdx.x + k * THREADS_IN;
+        if (i < N)
+#pragma unroll
+            for (int c = 0; c < 8; c++) /* neighbours begin at different banks */
+                ((uint4 *)to)[8 * i + (c + i) % 8] = make_uint4(v[k], v[k], v[k], v[k]);
+    }
+}
+
+/* bits 0..3 (HIGH: 4..7) of a byte to four bytes of zeros or ones */
+template <bool HIGH> static __device__ __forceinline__ uint32_t sign_bytes(uint32_t bits)
+{
+    uint32_t spread = HIGH ? (bits & 0xF0) * 0x01020408u : (bits & 0x7F) * 0x10204080u;
+
+    return pick4(spread, 0, 0xBA98); /* each byte's highest bit, eight times */
+}
+
 struct no_table {
     static constexpr int TABLE = 0;
     static __device__ __forceinline__ void fill(uint8_t *)
@@ -202,6 +252,12 @@ struct in_order {
     static __device__ __forceinline__ int at(int p, int i)
     {
         return 32 * p + 4 * i;
+    }
+    static __device__ __forceinline__ void right(const uint8_t *q, int i, int t, uint32_t w[2])
+    {
+        uint2 v = *(const uint2 *)(q + 32 * i + 8 * t);
+
+        w[0] = v.x, w[1] = v.y;
     }
 };
 struct small : no_table, in_order {

@@ -156,6 +156,32 @@ struct iq4_xs : no_table, in_order, d_first<0> {
         o->scale[0] = (int)((head.y >> 4 * p & 15) + (head.x >> 16 >> 2 * p & 3) * 16) - 32;
         o->scale[1] = o->scale[0];
     }
+    static constexpr bool STEPS = true;
+    static constexpr int WIDE_GRID = 0, WIDE_SIGNS = 0;
+    template <int THREADS_IN> static __device__ __forceinline__ void wide_fill(uint8_t *, uint8_t *)
+    {
+    }
+    static __device__ __forceinline__ void step(const uint8_t *b, int i, int t, uint32_t, uint32_t,
+                                                uint32_t w[2])
+    {
+        look_up16(*(const uint32_t *)(b + 8 + 16 * i + 4 * t), IQ4_TABLE, w, w + 1);
+    }
+    static __device__ __forceinline__ void right(const uint8_t *q, int i, int t, uint32_t w[2])
+    {
+        uint32_t lo = *(const uint32_t *)(q + 32 * i + 4 * t);
+        uint32_t hi = *(const uint32_t *)(q + 32 * i + 16 + 4 * t);
+
+        w[0] = __byte_perm(lo, hi, 0x5140);
+        w[1] = __byte_perm(lo, hi, 0x7362);
+    }
+    static __device__ __forceinline__ void scales(const uint8_t *b, int t, int s[4])
+    {
+        uint2 head = *(const uint2 *)b;
+        uint32_t low = head.y >> 8 * t, high = head.x >> 16 >> 4 * t;
+
+        s[0] = (int)((low & 15) + (high & 3) * 16) - 32;
+        s[1] = (int)((low >> 4 & 15) + (high >> 2 & 3) * 16) - 32;
+    }
 };
 
 struct iq2_xxs : in_order, d_first<3> {
@@ -213,6 +239,31 @@ struct iq2_xs : in_order, d_first<3> {
         eight<0>(x[1], t, o->w + 4);
         eight<16>(x[1], t, o->w + 6);
         o->scale[0] = 2 * (s & 15) + 1, o->scale[1] = 2 * (s >> 4) + 1;
+    }
+    static constexpr bool STEPS = true;
+    static constexpr int WIDE_GRID = 512 * WIDE_ENTRY, WIDE_SIGNS = 128 * WIDE_ENTRY;
+    template <int THREADS_IN>
+    static __device__ __forceinline__ void wide_fill(uint8_t *grid, uint8_t *signs)
+    {
+        wide_table<512, THREADS_IN>(
+            grid, [](int i) { return codes8(card::iq2xs_grid[i], 0, 4); });
+        wide_table<128, THREADS_IN>(
+            signs, [](int i) { return bits_to_nibbles(card::sign_masks[i]) << 2; });
+    }
+    static __device__ __forceinline__ void step(const uint8_t *b, int i, int t, uint32_t grid,
+                                                uint32_t signs, uint32_t w[2])
+    {
+        uint32_t x = half_at(b + 2 + 8 * i + 2 * t);
+
+        levels8(shared_word(wide_at<7>(x, 512, grid)) ^ shared_word(wide_at<-2>(x, 128, signs)), w,
+                w + 1);
+    }
+    static __device__ __forceinline__ void scales(const uint8_t *b, int t, int s[4])
+    {
+        uint32_t x = b[66 + t], y = b[70 + t];
+
+        s[0] = 2 * (x & 15) + 1, s[1] = 2 * (x >> 4) + 1;
+        s[2] = 2 * (y & 15) + 1, s[3] = 2 * (y >> 4) + 1;
     }
 };
 
@@ -317,6 +368,31 @@ struct iq3_s : in_order, d_first<0> {
         eight<2>(x[1], high, signs, t, o->w + 4);
         eight<3>(x[1], high, signs, t, o->w + 6);
         o->scale[0] = o->scale[1] = 2 * (b[106 + p / 2] >> 4 * (p % 2) & 15) + 1;
+    }
+    static constexpr bool STEPS = true;
+    static constexpr int WIDE_GRID = 512 * WIDE_ENTRY, WIDE_SIGNS = 0;
+    template <int THREADS_IN>
+    static __device__ __forceinline__ void wide_fill(uint8_t *grid, uint8_t *)
+    {
+        wide_table<512, THREADS_IN>(grid, [](int i) { return card::iq3s_grid[i]; });
+    }
+    static __device__ __forceinline__ void step(const uint8_t *b, int i, int t, uint32_t grid,
+                                                uint32_t, uint32_t w[2])
+    {
+        uint32_t x = half_at(b + 2 + 8 * i + 2 * t), signs = b[74 + 4 * i + t];
+        uint32_t high = half_at(b + 66 + (i & ~1)) >> 2 * t;
+        uint32_t a0 = (high << (i % 2 ? 7 : 15) & 256 * WIDE_ENTRY) | grid;
+        uint32_t a1 = (high << (i % 2 ? 6 : 14) & 256 * WIDE_ENTRY) | grid;
+
+        /* the grid's bytes are odd: -x = ~x | 1 */
+        w[0] = (shared_word(wide_at<7>(x, 256, a0)) ^ sign_bytes<false>(signs)) | 0x01010101u;
+        w[1] = (shared_word(wide_at<-1>(x, 256, a1)) ^ sign_bytes<true>(signs)) | 0x01010101u;
+    }
+    static __device__ __forceinline__ void scales(const uint8_t *b, int t, int s[4])
+    {
+        uint32_t x = b[106 + t];
+
+        s[0] = 2 * (x & 15) + 1, s[1] = 2 * (x >> 4) + 1;
     }
 };
 

@@ -137,6 +137,25 @@ static __device__ __forceinline__ void ask(const dot_cuda_rows &j, const mine &f
         ask_piece<T, MOST, false>(j, from, smem, u);
 }
 
+/* the sixteen bytes of each half of an opened part, in the values' order */
+template <class T>
+static __device__ __forceinline__ void in_order_words(const opened &o, uint4 *first, uint4 *second)
+{
+    if constexpr (T::MIXED) { /* words hold both halves in turn */
+        uint32_t a[4], b[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            a[k] = __byte_perm(o.w[2 * k], o.w[2 * k + 1], 0x6420);
+            b[k] = __byte_perm(o.w[2 * k], o.w[2 * k + 1], 0x7531);
+        }
+        *first = make_uint4(a[0], a[1], a[2], a[3]);
+        *second = make_uint4(b[0], b[1], b[2], b[3]);
+    } else {
+        *first = make_uint4(o.w[0], o.w[1], o.w[2], o.w[3]);
+        *second = make_uint4(o.w[4], o.w[5], o.w[6], o.w[7]);
+    }
+}
+
 /* A row's part of 32 values as bytes in their places, with what belongs to it. */
 template <class T, int MOST>
 static __device__ __forceinline__ void open_part(const dot_cuda_rows &j, uint8_t *smem,
@@ -153,17 +172,8 @@ static __device__ __forceinline__ void open_part(const dot_cuda_rows &j, uint8_t
     const uint8_t *b = block_at<T>(raw, 0, in ? p : 0);
 
     T::open(b, in ? p : 0, smem + S::TABLE_AT, &o);
-    if constexpr (T::MIXED)
-#pragma unroll
-        for (int k = 0; k < 4; k++) { /* both halves in turn: back in order */
-            uint32_t a = o.w[2 * k], c = o.w[2 * k + 1];
-            o.w[2 * k] = __byte_perm(a, c, 0x6420);
-            o.w[2 * k + 1] = __byte_perm(a, c, 0x7531);
-        }
-    uint4 first = T::MIXED ? make_uint4(o.w[0], o.w[2], o.w[4], o.w[6])
-                           : make_uint4(o.w[0], o.w[1], o.w[2], o.w[3]);
-    uint4 second = T::MIXED ? make_uint4(o.w[1], o.w[3], o.w[5], o.w[7])
-                            : make_uint4(o.w[4], o.w[5], o.w[6], o.w[7]);
+    uint4 first, second;
+    in_order_words<T>(o, &first, &second);
     if (!in)
         first = second = make_uint4(0, 0, 0, 0);
     *(uint4 *)(line + in_line(r, T::at(p, 0) / 16)) = first;
@@ -493,6 +503,8 @@ __global__ void __launch_bounds__(GEMM_THREADS, T::M > 0 ? 1 : 2)
     }
 }
 
+#include "kernels/gemm/hopper.cuh"
+
 static inline int most_shared(int *bytes)
 {
     int dev;
@@ -522,6 +534,9 @@ template <class T> static int launch_gemm(const dot_cuda_rows *j)
         return 0;
     if ((size_t)j->w % 16 || (j->row_bytes % T::BYTES && j->row_bytes % 16))
         return cudaErrorInvalidValue;
+    if constexpr (on_hopper<T>)
+        if (hopper_there<T>(most) && j->a_stride % 16 == 0)
+            return launch_hopper<T>(j);
     if (gemm_shape<T, 128>::BYTES <= most)
         return launch_gemm_of<T, 128>(j);
     if (gemm_shape<T, fewer<T>>::BYTES <= most)
@@ -540,6 +555,10 @@ template <class T> static int load_gemm(void)
 {
     int most, e = most_shared(&most);
 
+    if constexpr (on_hopper<T>)
+        if (!e && hopper_there<T>(most))
+            e = cudaFuncSetAttribute(hopper_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     hopper_shape<T>::BYTES);
     if (!e)
         e = allow_gemm<T, 128>(most);
     if (!e)

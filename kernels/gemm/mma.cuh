@@ -61,3 +61,19 @@ static __device__ __forceinline__ void mma32(int c[4], const uint32_t a[4], uint
     mma8(c + 2, a[3], b1);
 #endif
 }
+/* c += A x B over 32 values: a0, a1 of rows g and g + 8 at the values 4t.., a2, a3 at 16 + 4t.. */
+static __device__ __forceinline__ void mma32_add(int c[4], uint32_t a0, uint32_t a1, uint32_t a2,
+                                                 uint32_t a3, uint32_t b0, uint32_t b1)
+{
+#if __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+                 "{%8,%9}, {%0,%1,%2,%3};"
+                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+#else
+    mma8(c, a0, b0);
+    mma8(c + 2, a1, b0);
+    mma8(c, a2, b1);
+    mma8(c + 2, a3, b1);
+#endif
+}

@@ -92,7 +92,7 @@ static __global__ void __launch_bounds__(256) mma_only(int *out, int n)
 }
 
 /* Hopper's own instruction reads both sides from shared memory and is faster; only in a build for
- * sm_90a (make cuda-bench CUDA_ARCH=90a). Numbers per instruction: 64 x 256 x 32. */
+ * sm_90a, as the Makefile makes where 90 is asked for. */
 static __global__ void __launch_bounds__(256) wgmma_only(int *out, int n)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -457,7 +457,7 @@ static void bench_prompts(const struct pool *p, int sms)
         }
         double m = median(w, ROUNDS);
         if (hopper && m > 10000) /* not compiled in: nothing was done */
-            printf("wgmma: not in this build (CUDA_ARCH=90a)\n");
+            printf("wgmma: not in this build (CUDA_ARCH=90)\n");
         else {
             printf("int8 tensor cores alone, %s: %.0f TOPS\n", hopper ? "wgmma" : "mma.sync", m);
             peak = m > peak ? m : peak;
