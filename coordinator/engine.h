@@ -4,7 +4,8 @@
  *
  *   int body(struct engine *en, void *arg, struct err *e) { engine_step(...); ... return status; }
  *
- * A worker that dies ends the program: one line, status 1, nothing left behind. */
+ * A card's worker that dies is replaced, and the text is the same; any other's death ends the program: one line,
+ * status 1, nothing left behind. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

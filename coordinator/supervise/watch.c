@@ -94,6 +94,7 @@ static void message(struct watch *wt, size_t i)
         if (m.kind == CTL_LOG && (m.a <= 1 || wt->verbose))
             fprintf(stderr, "conclave: %s: %s\n", w->name, m.text);
         if (m.kind == CTL_READY && k >= 0 && life_turn(life_of(wt, (uint32_t)k)) == LIFE_STARTS) {
+            wt->kept[k].silent = 0; /* it did not beat while it started */
             life_pass(life_of(wt, (uint32_t)k), LIFE_READY);
             wt->keep.news(wt->keep.arg);
         }

@@ -24,6 +24,8 @@ from cli import STORY, SharedMemory, children, gone, program, wait_for  # noqa: 
 from conclave import Checks  # noqa: E402
 
 REAL = sys.argv[sys.argv.index("--cards") + 1] if "--cards" in sys.argv else None
+if REAL:
+    os.environ.pop("CONCLAVE_PROBE", None)  # tests/lib names no cards
 N_CARDS = len(REAL.split(",")) if REAL else 2
 check = Checks()
 shm = SharedMemory()
