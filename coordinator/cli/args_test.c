@@ -190,7 +190,7 @@ static void foreign(void)
     CHECK(status == 0 && v.n == 4, "%d", status);
     refused(1, "-ctk q4_0", "-ctk q4_0: wanted one of");
     refused(1, "-hf user/model:q4", "-hf user/model:q4: nothing is downloaded");
-    refused(1, "-ngl 99", "-ngl 99: this build computes on the CPU");
+    refused(1, "-ngl 99", "-ngl 99: what is computed on cards and what on the CPU");
     refused(1, "-hf", "-hf needs a value");
     refused(1, "--jinja", "--jinja: run goes on from raw text");
     parse(&status, 1, "-ctk f32 -ctv f16");

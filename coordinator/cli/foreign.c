@@ -5,8 +5,8 @@
 #include <string.h>
 
 #define NO_DOWNLOAD "nothing is downloaded; fetch the file and give it with -m FILE"
-#define BY_BUDGET "experts are placed by budgets (--ram); this build computes on the CPU"
-#define NO_CARDS "this build computes on the CPU; leave it out"
+#define BY_BUDGET "experts are placed by budgets: --ram and --cards say how much of memory and of which cards"
+#define BY_CARDS "what is computed on cards and what on the CPU is not cut by layers; see --cards and --trunk"
 #define OWN_MEMORY "weights are always read into memory of our own, never mapped"
 #define RAW_TEXT "run goes on from raw text and applies no chat template, chat always does; leave it out"
 #define NO_SAMPLER                                                                                 \
@@ -45,21 +45,21 @@ static const struct foreign table[] = {
     {"--draft|--draft-n|--draft-max|--spec-draft-n-max", "*", NULL, REFUSED, NO_DRAFT},
     {"--check-tensors", NULL, NULL, REFUSED, "tensor values are not checked in this build"},
     /* placement */
-    {"-ngl|--gpu-layers|--n-gpu-layers", "0|auto", NULL, OK, NO_CARDS},
+    {"-ngl|--gpu-layers|--n-gpu-layers", "0|auto", NULL, OK, BY_CARDS},
     {"-cmoe|--cpu-moe", NULL, NULL, OK, BY_BUDGET},
     {"-ncmoe|--n-cpu-moe", "*", NULL, OK, BY_BUDGET},
     {"-ot|--override-tensor", "*", NULL, REFUSED, BY_BUDGET},
-    {"-ts|--tensor-split", "*", NULL, REFUSED, NO_CARDS},
-    {"-sm|--split-mode", "none", NULL, OK, NO_CARDS},
-    {"-mg|--main-gpu", "0", NULL, OK, NO_CARDS},
+    {"-ts|--tensor-split", "*", NULL, REFUSED, BY_CARDS},
+    {"-sm|--split-mode", "none", NULL, OK, BY_CARDS},
+    {"-mg|--main-gpu", "0", NULL, OK, BY_CARDS},
     {"-dev|--device", "none", NULL, OK,
-     "this build computes on the CPU; leave it out, or say none"},
+     "--cards says which: none, or numbers as in 0,1"},
     {"-fit|--fit", "on|off", NULL, OK,
      "what does not fit is refused with the sizes; see --ram and -c"},
     {"-fitt|--fit-target", "*", NULL, OK, "memory is not fitted by a margin; see --ram"},
     {"-fitc|--fit-ctx", "*", NULL, OK,
      "the context is what -c says or the file's; it is not shrunk"},
-    {"-nkvo|--no-kv-offload", NULL, NULL, OK, "keys and values are in RAM anyway"},
+    {"-nkvo|--no-kv-offload", NULL, NULL, OK, "keys and values are where the trunk is; see --trunk"},
     {"-kvo|--kv-offload", NULL, NULL, REFUSED,
      "keys and values are in RAM; this build computes on the CPU"},
     {"--op-offload", NULL, NULL, REFUSED, "this build computes on the CPU"},
