@@ -20,7 +20,7 @@ import threading
 import time
 
 sys.path.insert(0, "tests/lib")
-from cli import STORY, SharedMemory, children, gone, program, wait_for  # noqa: E402
+from cli import STORY, SharedMemory, children, default_signals, gone, program, wait_for  # noqa: E402
 from conclave import Checks  # noqa: E402
 
 REAL = sys.argv[sys.argv.index("--cards") + 1] if "--cards" in sys.argv else None
@@ -68,7 +68,8 @@ class Run:
             fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, 4096)
             os.write(end, b"x" * FILLER)
         self.filler = FILLER if slow else 0
-        self.p = subprocess.Popen(args, env=env, stdin=subprocess.DEVNULL, stdout=end, stderr=self.log)
+        self.p = subprocess.Popen(args, env=env, stdin=subprocess.DEVNULL, stdout=end, stderr=self.log,
+                                  preexec_fn=default_signals)
         os.close(end)
 
     def workers(self):
@@ -251,6 +252,21 @@ def successors():
     check("gave no sign of life" in r.deaths[0][1], "stopped: it %s" % r.deaths[0][1])
 
 
+def ends():
+    """The coordinator is told to end, or killed, while a successor works: that ends too."""
+    for sig in (signal.SIGINT, signal.SIGKILL):
+        r = Run(*cards(ALL, "0"), tokens=900, slow=True).begun()
+        kill(r, 0)
+        r.until(lambda r: r.successors)
+        check(len(r.successors) == 1, "%s: no successor" % r.what)
+        r.workers()
+        r.p.send_signal(sig)
+        check(wait_for(lambda: r.p.poll() is not None), "%s: goes on after signal %d" % (r.what, sig))
+        check(gone(r.pids), "%s, signal %d: still running" % (r.what, sig))
+        check(not shm.left(), "%s, signal %d: left in /dev/shm: %s" % (r.what, sig, shm.left()))
+        os.close(r.out)
+
+
 def filling(quiet):
     """While the slots are filled for the first time, beside the first tokens."""
     for k in (2, 9):
@@ -276,11 +292,11 @@ def main():
     plain = Run().end()
     quiet = plain.text
     check(len(quiet) > 100 and not plain.deaths, "the quiet run: %r %r" % (quiet[:80], plain.err[-300:]))
-    for part in (host, points, outside, successors, filling, prompts):
+    for part in (host, points, outside, successors, ends, filling, prompts):
         begin = time.monotonic()
         if PARTS and part.__name__ not in PARTS:
             continue
-        part(*([] if part in (successors, prompts) else [quiet]))
+        part(*([] if part in (successors, ends, prompts) else [quiet]))
         print("%s: %.1f s" % (part.__name__, time.monotonic() - begin), flush=True)
     check.end()
 

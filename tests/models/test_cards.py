@@ -89,7 +89,6 @@ def killed(check, quiet):
         opened += sum(int(n) > 0 for n in lines)
         retired += sum(map(int, lines))
     check(deaths >= KILLS, "only %d hosts died in a step, in %d runs" % (deaths, runs))
-    check(opened > 0, "no host of %d died with a call open" % deaths)
     print("%d hosts killed, %d with calls open, %d calls retired" % (deaths, opened, retired))
 
 
