@@ -20,8 +20,8 @@ struct worker_seg {
 };
 
 /* Starts PROGRAM (a file name beside ours) and waits for its hello: missing, not executable, or of
- * another build is one line that names the file. Call from the main thread only: the child dies with
- * the thread that started it (PR_SET_PDEATHSIG). */
+ * another build is one line that names the file. The child dies with the thread that started it
+ * (PR_SET_PDEATHSIG): the main one, or the watching one, which ends its children before it ends. */
 int spawn_worker(const char *program, const char *name, uint32_t outbox, const struct worker_seg *segs,
                  size_t n_segs, struct worker *w, struct err *e);
 /* Waits for CTL_READY; the child's own error line is passed on. */
