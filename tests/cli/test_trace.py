@@ -3,12 +3,13 @@
 --stats, whose times lie inside each other as the work did, and which changes no byte of the output."""
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, "tests/lib")
-from cli import STORY, SharedMemory, program, refused  # noqa: E402
+from cli import STORY, SharedMemory, children, program, refused, start  # noqa: E402
 from conclave import Checks, conclave  # noqa: E402
 
 check = Checks()
@@ -114,6 +115,23 @@ events, stats = timeline("--cards", "emu:2:2M", "--warm-first",
                          processes=["coordinator", "pager", "cpu worker 0", "emulated card 0", "emulated card 1"])
 check(stats["uploads"] > 0, "nothing was uploaded")
 
+def with_a_death():
+    """A card's worker is killed: its successor goes on in the same ring under its own pid, and the file is whole."""
+    command = ("run", "-m", STORY, "-p", PROMPT, "-n", 200, "--temp", 0, "--ignore-eos", "--no-heat", "--cards", "emu:1")
+    quiet = conclave(*command)
+    p = start(*command, "--trace", path("d.json"), bufsize=0)
+    first = p.stdout.read(1)
+    killed = [pid for pid, name in children(p.pid).items() if name.startswith("conclave-gpu")]
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    out, err = p.communicate(timeout=120)
+    check(len(killed) == 1 and p.returncode == 0 and first + out == quiet.stdout, "a death: %d %s" % (p.returncode, err))
+    _, names, _ = load("d.json")
+    lives = [pid for pid, name in names.items() if name == "emulated card 0"]
+    check(len(lives) == 2 and killed[0] in lives, "a card's two lives: %s, killed %s: %s" % (names, killed, err[-300:]))
+
+
+with_a_death()
 p = conclave(*EVAL, "--logits", path("a"))
 q = conclave(*EVAL, "--logits", path("b"), "--trace", path("e.json"))
 check(q.returncode == 0 and open(path("a"), "rb").read() == open(path("b"), "rb").read(), "eval: %s" % q.stderr)
