@@ -15,6 +15,7 @@ from conclave import Checks, conclave  # noqa: E402
 check = Checks()
 dir_ = tempfile.TemporaryDirectory()
 shm = SharedMemory()
+LATE = 4  # two on their way to each of two cards
 PROMPT, N = "One Sock\nVelvet was a busy hedgehog", 12
 EVAL = ("eval", "-m", STORY, "--tokens", "1,2,3,4,5,6,7")
 
@@ -82,12 +83,14 @@ def timeline(*args, processes):
     check(len(of(events, "step")) == stats["steps"] and len(of(events, "publish")) == stats["calls"]
           and total(events, "publish", "items") == stats["items"] and sum(e["args"]["call"] > 0 for e in of(events, "sum")) == stats["calls"],
           "%s: calls: %s" % (what, stats["calls"]))
-    check(total(events, "read", "bytes") == stats["bytes_read"], "%s: %d bytes in reads, %d by --stats" %
-          (what, total(events, "read", "bytes"), stats["bytes_read"]))
-    check(total(events, "upload", "bytes") == stats["upload_bytes"] and len(of(events, "upload")) == stats["uploads"],
-          "%s: uploads: %d of %d bytes, %d of %d by --stats" % (what, len(of(events, "upload")), total(events, "upload", "bytes"),
-                                                                stats["uploads"], stats["upload_bytes"]))
-    check(len(of(events, "copy down")) == stats["copies_down"], "%s: copies down" % what)
+    # the counters were read at the last token, what was on its way then came behind it
+    for name, n, size in (("read", None, stats["bytes_read"]), ("upload", stats["uploads"], stats["upload_bytes"]),
+                          ("copy down", stats["copies_down"], None)):
+        found = of(events, name)
+        late = [0] + sorted((e["args"]["bytes"] for e in found), key=lambda b: -b)[:LATE]
+        check(n is None or n <= len(found) <= n + LATE, "%s: %d of %s, %s by --stats" % (what, len(found), name, n))
+        check(size is None or size <= total(found, name, "bytes") <= size + sum(late),
+              "%s: %d bytes of %s, %s by --stats" % (what, total(found, name, "bytes"), name, size))
     nested(events, what)
     calls = {e["args"]["call"]: e for e in of(events, "publish")}
     check(sorted(calls) == list(range(1, len(calls) + 1)), "%s: calls are numbered from 1" % what)
