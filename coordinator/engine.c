@@ -29,6 +29,8 @@
 #define PAGER_SLOT PROC_PAGER
 #define N_WORKERS_MAX (1 + MAX_NODES + MAX_CARDS)
 #define CARD_LEAST (1ull << 30) /* with less free memory a card is of no use */
+#define LOOKERS 3u          /* own_cores */
+#define OWN_CORES_LEAST 8u
 #define CARD_PARTS 64u /* emulated pools are not made smaller than this part of the experts unless asked for */
 #define CARD_BESIDE (768ull << 20) /* of a real card: kernels, and the arrays of a pass */
 
@@ -688,6 +690,28 @@ static int start_watch(struct engine *en, struct err *e)
     return watch_start(en->worker, en->n_workers, &k, en->o->verbose, &en->watch, e);
 }
 
+/* With the trunk on a real card three threads look at words all through a step: the main thread, the steward and the
+ * card's host. They have cores of their own, the first three, where there are enough; the workers the rest. */
+static int own_cores(const struct engine *en)
+{
+    return en->real.n && away(en) && en->machine.n_cpus >= OWN_CORES_LEAST;
+}
+
+/* Of these CPUs those that no looker has; returns how many. A node that would have none keeps its own. */
+static uint32_t beside_lookers(const struct engine *en, int *cpu, uint32_t n)
+{
+    uint32_t left = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        int looker = 0;
+        for (uint32_t k = 0; k < LOOKERS; k++)
+            looker |= cpu[i] == en->machine.cpu[k];
+        if (!looker)
+            cpu[left++] = cpu[i];
+    }
+    return left ? left : n;
+}
+
 static int start_node(struct engine *en, uint32_t k, struct err *e)
 {
     struct worker_seg s[EXPERT_SEGS + 1];
@@ -704,9 +728,11 @@ static int start_node(struct engine *en, uint32_t k, struct err *e)
         return rc;
     en->n_workers++;
     threads = machine_share(&en->machine, k, en->plan.geo.n_nodes, en->threads, cpu, 256);
+    if (own_cores(en))
+        threads = beside_lookers(en, cpu, threads);
     for (uint32_t i = 0; i < threads; i++)
         at += (size_t)snprintf(cpus + at, sizeof cpus - at, "%s%d", i ? "," : "", cpu[i]);
-    rc = ctl_sendf(w->ctl, CTL_START, 0, "threads=%u cpus=%s shared=1", threads, cpus);
+    rc = ctl_sendf(w->ctl, CTL_START, 0, "threads=%u cpus=%s shared=%d", threads, cpus, !own_cores(en));
     return rc ? spawn_wait_ready(w, e) : 0;
 }
 
@@ -892,6 +918,7 @@ static int start_host(struct engine *en, struct err *e)
         .threads = en->threads,
         .cpu = en->host_cpu,
         .open = en->real.n ? &en->step_open : NULL,
+        .own_core = own_cores(en),
         .watch = &en->watch,
     };
     struct worker *w = &en->worker[en->n_workers];
@@ -901,7 +928,7 @@ static int start_host(struct engine *en, struct err *e)
     if (!en->told_uses)
         return err_set(e, -ENOMEM, "no memory for the experts' uses");
     for (uint32_t i = 0; i < en->threads && i < MACHINE_MAX_CPUS; i++)
-        en->host_cpu[i] = en->machine.cpu[i % en->machine.n_cpus];
+        en->host_cpu[i] = en->machine.cpu[(i + (own_cores(en) ? LOOKERS - 1 : 0)) % en->machine.n_cpus];
     en->life[en->trunk_card].hosts = 1;
     if ((rc = trunk_host_open(&c, &en->host, e)) || (rc = start_first(en, (uint32_t)en->trunk_card, e)))
         return rc;
@@ -1013,6 +1040,7 @@ static int start_trunk(struct engine *en, struct err *e)
         .life = en->life,
         .trunk_card = en->trunk_card,
         .step_open = &en->step_open,
+        .own_cpu = own_cores(en) ? 1 + en->machine.cpu[1] : 0,
         .churn_us = churn_asked(),
         .cards_measured = en->real.n > 0, /* an emulated card's rate says nothing */
         .card_rates = rates_asked(&en->rates) ? &en->rates : NULL,
@@ -1508,6 +1536,8 @@ static void host_stats(const struct engine *en, struct engine_stats *s)
     s->net_finds += atomic_load(&a->net_finds);
     s->gap_ns = atomic_load(&a->gap_ns);
     s->gaps = atomic_load(&a->gaps);
+    s->gap_asked_ns = atomic_load(&a->gap_asked_ns);
+    s->gap_launch_ns = atomic_load(&a->gap_launch_ns);
 }
 
 /* Another process wrote them: names come from a table of ours. */

@@ -109,6 +109,7 @@ struct engine_stats {
     uint64_t calls, items;          /* published */
     uint64_t disk_items;            /* of these: the expert was not at hand */
     uint64_t card_items;            /* of these: the expert lay on a card */
+    uint64_t gap_asked_ns, gap_launch_ns;
     uint64_t gap_ns, gaps;          /* between the graphs of steps of one token, on a real card */
     uint64_t own_items;             /* not published: it lay on the card whose worker executes the trunk */
     uint32_t n_cards, card_slots;   /* slots of all cards */

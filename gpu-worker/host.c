@@ -39,6 +39,7 @@ struct host {
     struct step_token *token;
     uint32_t *out;
     uint64_t n_steps, n_tokens, step_ns, sleeps, net_finds;
+    uint64_t answered_ns, taken_ns, gap_asked_ns, gap_launch_ns;
     uint64_t seen_ns, gap_ns, gaps; /* the last step's end on a card; as answer_counters */
     pthread_t thread;
     int started;
@@ -271,7 +272,8 @@ static void tell(struct host *h)
                {&a->items, m.items}, {&a->disk_items, m.disk_items}, {&a->card_items, m.card_items},
                {&a->own_items, m.own_items}, {&a->step_ns, h->step_ns},
                {&a->call_ns, m.call_ns}, {&a->wait_ns, m.wait_ns}, {&a->sleeps, m.sleeps + h->sleeps},
-               {&a->net_finds, m.net_finds + h->net_finds}, {&a->gap_ns, h->gap_ns}, {&a->gaps, h->gaps}};
+               {&a->net_finds, m.net_finds + h->net_finds}, {&a->gap_ns, h->gap_ns}, {&a->gaps, h->gaps},
+               {&a->gap_asked_ns, h->gap_asked_ns}, {&a->gap_launch_ns, h->gap_launch_ns}};
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         atomic_store_explicit(all[i].to, all[i].value, memory_order_relaxed);
@@ -319,7 +321,10 @@ static int step_on_card(struct host *h, uint64_t number, const struct step *s)
         trunk_card_break();
     rc = trunk_card_begin(h->trunk, s, changed, n, hits_entries(h->c.hits), &h->e);
     if (h->seen_ns && s->n_tokens == 1) {
-        h->gap_ns += now_ns() - h->seen_ns;
+        uint64_t now = now_ns();
+        h->gap_ns += now - h->seen_ns;
+        h->gap_asked_ns += h->taken_ns - h->answered_ns;
+        h->gap_launch_ns += now - h->taken_ns;
         h->gaps++;
     }
     fault_pass(FAULT_STEP);
@@ -366,6 +371,7 @@ static int work(struct host *h, struct team *t)
 
     if (rc <= 0)
         return rc;
+    h->taken_ns = now_ns();
     h->behind = r.seq;
     fault_work();
     if (r.state_in != h->state)
@@ -385,6 +391,7 @@ static int work(struct host *h, struct team *t)
     h->step_ns += now_ns() - start;
     timeline_end(&h->c.child->timeline, TIMELINE_TRUNK, TIMELINE_HOSTED, start, r.seq, r.n_tokens, 0);
     answer(h, &r);
+    h->answered_ns = now_ns();
     return 1;
 }
 
@@ -416,7 +423,7 @@ static void *run(void *arg)
     struct host *h = arg;
     const struct card_start *s = h->c.start;
 
-    if (!team_run(h->trunk ? 1 : (int)s->team, h->trunk ? NULL : s->cpu, 1, lead, h))
+    if (!team_run(h->trunk ? 1 : (int)s->team, s->cpu, 1, lead, h))
         return NULL;
     ctl_sendf(h->c.child->ctl, CTL_ERROR, 0, "%s", h->e.msg);
     _exit(1); /* another takes over, with all of this process's work */

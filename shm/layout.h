@@ -270,8 +270,9 @@ struct answer_counters {
     _Atomic uint64_t step_ns, call_ns, wait_ns;
     _Atomic uint64_t sleeps, net_finds;
     _Atomic uint64_t gap_ns, gaps; /* a real card's: from a step's end, as the host saw it, to the next one's launch,
-                                    * steps of one token */
-    _Atomic uint64_t reserved[2];
+                                    * steps of one token; of that: */
+    _Atomic uint64_t gap_asked_ns; /* from the answer to the next record */
+    _Atomic uint64_t gap_launch_ns; /* the launch */
 };
 #define TOKEN_NONE UINT32_MAX
 struct answers {

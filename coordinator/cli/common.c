@@ -429,8 +429,11 @@ void stats_put_engine(struct json_out *j, const struct engine_flags *f, const st
     put_residency(j, f, s);
     put_u64(j, "card_items", s->card_items);
     put_u64(j, "own_items", s->own_items);
-    if (s->gaps)
+    if (s->gaps) {
         put_u64(j, "ns_between_graphs", s->gap_ns / s->gaps);
+        put_u64(j, "ns_until_asked", s->gap_asked_ns / s->gaps); /* of these: sampling, text, the next record */
+        put_u64(j, "ns_to_launch", s->gap_launch_ns / s->gaps);
+    }
     put_u64(j, "card_slots", s->card_slots);
     put_u64(j, "card_bytes", s->card_bytes);
     put_u64(j, "uploads", s->uploads);

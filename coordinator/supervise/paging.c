@@ -1,5 +1,6 @@
 /* Experts come and go here. "Leaving a place" (docs/DESIGN.md section 4) is the order of the lines of
  * leave(), vacate() and arrive(); what must be waited for is the steward's to say. */
+#define _GNU_SOURCE
 #include "coordinator/supervise/paging.h"
 
 #include <pthread.h>
@@ -716,6 +717,13 @@ static void *run(void *arg)
     struct err e = {0};
     uint32_t stuck_round = 0;
     uint64_t tail = 0; /* of the uses, at the last round */
+    cpu_set_t own;
+
+    if (p->c.own_cpu) {
+        CPU_ZERO(&own);
+        CPU_SET(p->c.own_cpu - 1, &own);
+        (void)!pthread_setaffinity_np(pthread_self(), sizeof own, &own); /* elsewhere it is as good */
+    }
 
     while (!atomic_load_explicit(&p->stop, memory_order_acquire)) {
         uint32_t round = 0;
@@ -743,7 +751,7 @@ static void *run(void *arg)
         while (p->n_needs && !look(p) && wait_round(&round, 1))
             ;
         while (step_open(p) && !look(p))
-            sched_yield();
+            p->c.own_cpu ? cpu_pause() : (void)sched_yield();
         if (!look_asleep(p))
             bell_sleep(&p->c.bells[PROC_STEWARD], &p->c.board->asleep_steward, look_asleep, p, 0);
     }
