@@ -8,11 +8,11 @@ nothing is left.
     tests/faults/test_card_death.py BUILD [--cards LIST] [--parts points,host,...] [--points fault,item,...]
 
 Emulated cards, or with --cards the driver's: 0, or 0,0 or 0,1."""
-import fcntl
 import os
 import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -33,7 +33,6 @@ PARTS = sys.argv[sys.argv.index("--parts") + 1].split(",") if "--parts" in sys.a
 POINTS = sys.argv[sys.argv.index("--points") + 1].split(",") if "--points" in sys.argv else None
 SECONDS = 20 if REAL else 120  # within which everything here ends; it takes a second on an idle machine
 PROMPT = "One Sock\nVelvet was a busy hedgehog who lived in a snug den behind"
-FILLER = 4000
 ALL, HALF = 8 << 20, 4 << 20  # bytes of slots that hold all experts, and about half of them
 
 DIED = re.compile(r"card \d+ \(pid (\d+)\)[: ](.*?); (?:(\d+) unfinished items?|no item was unfinished|it was not ready yet)"
@@ -53,7 +52,7 @@ def asked(die):
 
 
 class Run:
-    """A run whose answer is taken no faster than told: its pipe holds a page, which is full but for a few bytes."""
+    """A run whose answer goes, where it is to be taken slowly, into a socket that holds a few tokens."""
 
     def __init__(self, *more, tokens=60, die=None, prompt=PROMPT, slow=False):
         args = [program(), "run", "-m", STORY, "-p", prompt, "-n", str(tokens), "--ignore-eos", "--temp", "0",
@@ -65,9 +64,11 @@ class Run:
         self.pids, self.log, self.text = set(), tempfile.TemporaryFile(), b""
         self.out, end = os.pipe()
         if slow:
-            fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, 4096)
-            os.write(end, b"x" * FILLER)
-        self.filler = FILLER if slow else 0
+            os.close(self.out)
+            os.close(end)
+            a, b = socket.socketpair()
+            b.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+            self.out, end = a.detach(), b.detach()
         self.p = subprocess.Popen(args, env=env, stdin=subprocess.DEVNULL, stdout=end, stderr=self.log,
                                   preexec_fn=default_signals)
         os.close(end)
@@ -90,7 +91,7 @@ class Run:
 
     def begun(self):
         """The answer has: from now on steps follow each other."""
-        while len(self.text) <= self.filler and self.read(64):
+        while not self.text and self.read(4):
             pass
         return self
 
@@ -121,7 +122,6 @@ class Run:
         late.cancel()
         self.look()
         self.log.close()
-        self.text = self.text[self.filler:]
         check(self.p.returncode == 0, "%s: status %d: %s" % (self.what, self.p.returncode, self.err[-400:]))
         check(gone(self.pids), "%s: still running" % self.what)
         check(not shm.left(), "%s: left in /dev/shm: %s" % (self.what, shm.left()))
