@@ -10,6 +10,7 @@
  *
  * The instruction cannot stop after 16 values, so that types with such sub-blocks are left out. */
 #pragma once
+#include "kernels/bars.cuh"
 
 enum {
     HOPPER_ROWS = 64,
@@ -17,9 +18,7 @@ enum {
     HOPPER_STAGES = 3,
     MAKERS = 256,                     /* threads */
     HOPPER_THREADS = MAKERS + 2 * 128,
-    BAR_FULL = 1,                     /* and one for each stage */
-    BAR_EMPTY = BAR_FULL + HOPPER_STAGES,
-    BAR_MAKERS = BAR_EMPTY + HOPPER_STAGES,
+    BAR_MAKERS = 1,                   /* where makers alone meet */
 };
 
 /* It can do every type with sub-blocks of 32, or units of 32 without minima; these were measured. */
@@ -99,11 +98,6 @@ static __device__ __forceinline__ void bar_sync(int id, int threads)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-static __device__ __forceinline__ void bar_arrive(int id, int threads)
-{
-    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-
 /* ---- makers ---- */
 
 template <class T>
@@ -228,7 +222,8 @@ static __device__ __forceinline__ void store_part(uint8_t *stage, bool in, int r
 }
 template <class T>
 static __device__ __forceinline__ void make_pieces(const dot_cuda_rows &j, uint8_t *smem,
-                                                   const uint32_t *begins, uint32_t row0,
+                                                   const uint32_t *begins, uint32_t full,
+                                                   uint32_t empty, uint32_t row0,
                                                    uint32_t n_pieces)
 {
     using S = hopper_shape<T>;
@@ -237,7 +232,7 @@ static __device__ __forceinline__ void make_pieces(const dot_cuda_rows &j, uint8
     const int r0 = S::ALIGNED ? threadIdx.x % HOPPER_ROWS : threadIdx.x / 8;
     const int p0 = S::ALIGNED ? threadIdx.x / HOPPER_ROWS : threadIdx.x % 8;
     const uint8_t *mine = j.acts + (size_t)begins[threadIdx.x / 2] * 16;
-    uint32_t s = 0, raw_now = 0, raw_next = 2;
+    uint32_t s = 0, raw_now = 0, raw_next = 2, parity = 1; /* of the next stage's last use */
     uint4 sums = ask_sums<T>(j, mine, 0);
 
     ask_rows<T>(j, smem + S::RAW_AT, row0, 0);
@@ -257,8 +252,10 @@ static __device__ __forceinline__ void make_pieces(const dot_cuda_rows &j, uint8
             copies_wait<0>();
         bar_sync(BAR_MAKERS, MAKERS); /* everybody's; the piece before is opened */
         if (u + 1 < n_pieces) {
+            if (next == 0)
+                parity ^= 1;
             if (u + 1 >= HOPPER_STAGES)
-                bar_sync(BAR_EMPTY + next, HOPPER_THREADS);
+                bar_wait(empty + 8 * next, parity);
             ask_vectors<T>(j, begins, mine, smem + next * S::STAGE, u + 1);
         }
         copies_close();
@@ -285,7 +282,7 @@ static __device__ __forceinline__ void make_pieces(const dot_cuda_rows &j, uint8
             store_part<T>(stage, S::WIDE || 256 * u + 32 * p < j.n_cols, r, p, part[k]);
         }
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* wgmma reads it */
-        bar_arrive(BAR_FULL + s, HOPPER_THREADS);
+        bar_arrive(full + 8 * s);
         s = next;
         raw_now = raw_now + 1 == S::RAWS ? 0 : raw_now + 1;
         raw_next = raw_next + 1 == S::RAWS ? 0 : raw_next + 1;
@@ -439,18 +436,21 @@ static __device__ __forceinline__ float hopper_result(const hopper_sums<T, false
 }
 template <class T>
 static __device__ __forceinline__ void multiply(const dot_cuda_rows &j, const uint8_t *smem,
-                                                uint32_t row0, uint32_t vec0, uint32_t n_pieces)
+                                                uint32_t full, uint32_t empty, uint32_t row0,
+                                                uint32_t vec0, uint32_t n_pieces)
 {
     using S = hopper_shape<T>;
     const int group = (threadIdx.x - MAKERS) / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
     hopper_sums<T, S::WIDE> sum = {};
+    uint32_t parity = 0;
 
 #pragma unroll 1
-    for (uint32_t u = 0, s = 0; u < n_pieces; u++, s = s + 1 == HOPPER_STAGES ? 0 : s + 1) {
-        bar_sync(BAR_FULL + s, HOPPER_THREADS);
+    for (uint32_t u = 0, s = 0; u < n_pieces; u++) {
+        bar_wait(full + 8 * s, parity);
         multiply_piece<T>(smem + s * S::STAGE, group, warp, lane, sum);
-        if (u + HOPPER_STAGES < n_pieces)
-            bar_arrive(BAR_EMPTY + s, HOPPER_THREADS);
+        bar_arrive(empty + 8 * s);
+        if (++s == HOPPER_STAGES)
+            s = 0, parity ^= 1;
     }
     const float scale = j.scale ? *j.scale : 0;
 #pragma unroll
@@ -480,12 +480,20 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     using S = hopper_shape<T>;
     /* static: a build without this instruction has none, by which the launcher knows it */
     __shared__ uint32_t begins[HOPPER_VECS];
+    __shared__ __align__(8) uint64_t bars[2 * HOPPER_STAGES]; /* a stage is made; all have left it */
     extern __shared__ __align__(128) uint8_t dynamic[];
     uint8_t *smem = dynamic + (-(uint32_t)__cvta_generic_to_shared(dynamic) & 1023);
     const uint32_t row0 = blockIdx.x * HOPPER_ROWS, vec0 = blockIdx.y * HOPPER_VECS;
     const uint32_t n_pieces = (j.n_cols + 255) / 256;
+    const uint32_t full = (uint32_t)__cvta_generic_to_shared(bars);
+    const uint32_t empty = full + 8 * HOPPER_STAGES;
 
     before_is_done();
+    if (threadIdx.x == 0)
+        for (int i = 0; i < HOPPER_STAGES; i++) {
+            bar_init(full + 8 * i, MAKERS);
+            bar_init(empty + 8 * i, HOPPER_THREADS - MAKERS);
+        }
     T::fill(smem + S::TABLE_AT);
     if (threadIdx.x < HOPPER_VECS) {
         uint32_t v = min(vec0 + threadIdx.x, j.n_tok - 1);
@@ -497,13 +505,13 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
             asm volatile("setmaxnreg.dec.sync.aligned.u32 64;");
         else
             asm volatile("setmaxnreg.dec.sync.aligned.u32 48;");
-        make_pieces<T>(j, smem, begins, row0, n_pieces);
+        make_pieces<T>(j, smem, begins, full, empty, row0, n_pieces);
     } else {
         if (S::WIDE)
             asm volatile("setmaxnreg.inc.sync.aligned.u32 192;");
         else
             asm volatile("setmaxnreg.inc.sync.aligned.u32 208;");
-        multiply<T>(j, smem, row0, vec0, n_pieces);
+        multiply<T>(j, smem, full, empty, row0, vec0, n_pieces);
     }
 #else
     (void)j;
