@@ -139,8 +139,12 @@ int decode_prompt(struct decode *d, int (*stop)(void), struct err *e)
 /* Of row `row` of the last step. */
 static int sample(struct decode *d, const float *logits, uint32_t row, uint32_t *id, struct err *e)
 {
-    if (sample_is_first(d->settings) && engine_best(d->en, row, id))
-        return *id == TOKEN_NONE ? sample_none(d->n, e) : 0;
+    uint32_t first;
+
+    if (engine_best(d->en, row, &first) && sample_keeps_first(d->settings, first)) {
+        *id = first;
+        return first == TOKEN_NONE ? sample_none(d->n, e) : 0;
+    }
     logits += row * (size_t)engine_model(d->en)->n_vocab;
     return sample_token(d->settings, logits, engine_model(d->en)->n_vocab, d->ids, d->n, NULL, &d->scratch, id, e);
 }

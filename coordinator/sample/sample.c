@@ -341,6 +341,16 @@ int sample_is_first(const struct sample_settings *s)
     return s->temp <= 0 && !s->n_bias && !penalties_on(s);
 }
 
+int sample_keeps_first(const struct sample_settings *s, uint32_t first)
+{
+    if (s->temp > 0 || penalties_on(s))
+        return 0;
+    for (size_t i = 0; i < s->n_bias; i++)
+        if (!(s->bias[i].value <= 0) || s->bias[i].token == first)
+            return 0;
+    return 1;
+}
+
 int sample_none(size_t n_before, struct err *e)
 {
     return err_set(e, -EDOM,

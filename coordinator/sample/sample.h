@@ -55,6 +55,10 @@ void sample_scratch_free(struct sample_scratch *scratch);
 
 /* Is the token always the first in the order of the logits? Then who knows that needs no logits. */
 int sample_is_first(const struct sample_settings *s);
+/* Is `first`, the first in the order of the logits as they are (TOKEN_NONE: none), the token? 0: look at the
+ * logits. Biases that only take away leave a first token in its place if it has none itself: the others'
+ * logits sink or stay, and equal ones had larger ids before. */
+int sample_keeps_first(const struct sample_settings *s, uint32_t first);
 /* The error of a row without one. */
 int sample_none(size_t n_before, struct err *e);
 /* *token = token number n_before of the sequence. logits: n_vocab floats, not changed. before: all

@@ -252,6 +252,43 @@ static void random_draws(struct sample_scratch *c)
     }
 }
 
+/* Where the first of the plain row is said to be kept, it is the token. */
+static void first_kept(struct sample_scratch *c)
+{
+    static float l[MAX];
+    struct nasty r = {21};
+    int kept = 0, other = 0;
+
+    for (int i = 0; i < 4000; i++) {
+        static const double values[] = {-INFINITY, -1, -0.25, 0, 0.25};
+        uint32_t n = 1 + nasty_u32(&r) % 40, plain, token;
+        struct sample_bias bias[4];
+        struct sample_settings s = {.repeat = 1, .top_p = 1, .bias = bias, .n_bias = nasty_u32(&r) % 5};
+        struct sample_settings bare = {.repeat = 1, .top_p = 1};
+        struct err e = {0};
+
+        nasty_fill(&r, (int)(nasty_u32(&r) % 4), l, n);
+        for (uint32_t t = 0; t < n && i % 2; t++)
+            l[t] = rintf(l[t]); /* ties */
+        for (int b = 0; b < 4; b++)
+            bias[b] = (struct sample_bias){nasty_u32(&r) % n, pick(&r, values, i % 3 ? 4 : 5)};
+        if (sample_token(&bare, l, n, NULL, 0, NULL, c, &plain, &e) < 0)
+            plain = UINT32_MAX;
+        if (!sample_keeps_first(&s, plain)) {
+            other++;
+            continue;
+        }
+        kept++;
+        e.code = 0;
+        if (sample_token(&s, l, n, NULL, 0, NULL, c, &token, &e) < 0)
+            token = UINT32_MAX;
+        CHECK(token == plain, "token %u, first %u", token, plain);
+    }
+    CHECK(kept > 1000 && other > 500, "%d kept, %d not", kept, other);
+    CHECK(!sample_keeps_first(&(struct sample_settings){.temp = 1, .repeat = 1}, 0));
+    CHECK(!sample_keeps_first(&(struct sample_settings){.repeat = 1.1, .last_n = 8}, 0));
+}
+
 static void check_settings(struct sample_scratch *c)
 {
     static const float l[4] = {NAN, -INFINITY, NAN, -INFINITY};
@@ -307,6 +344,7 @@ int main(void)
     CHECK_EQ(sample_scratch_init(&c, MAX, &e), 0);
     whole_draws(&c);
     random_draws(&c);
+    first_kept(&c);
     check_settings(&c);
     for (size_t i = 0; i < MAX; i++)
         CHECK(c.count[i] == 0 && c.member[i / 64] == 0);
