@@ -37,9 +37,10 @@ def counters(what, s, workers, cards, trunk, nodes, all_in_ram):
           (what, workers))
     for w in workers:
         check(w["items"] > 0 or not (w["came"] or w["held"]), "%s: a card holds experts and has no items: %s" % (what, w))
-    # own hits come from what was there; where not all is in RAM the last of it may have left since
-    there = [w for w in workers if w["trunk"] and (w["held"] if all_in_ram else w["came"])]
-    check(s["own_items"] > 0 if there and all_in_ram else s["own_items"] == 0 or there, "%s: own hits: %d, %s" %
+    # what the trunk's card holds was hit; and hits come from what came there, though it may have left since
+    host = [w for w in workers if w["trunk"]]
+    check(s["own_items"] > 0 or not any(w["held"] for w in host), "%s: no own hits: %s" % (what, workers))
+    check(s["own_items"] == 0 or any(w["held"] if all_in_ram else w["came"] for w in host), "%s: own hits: %d, %s" %
           (what, s["own_items"], workers))
     slots, experts = s["card_slots"], s["experts"]
     check(slots >= cards, "%s: %d slots" % (what, slots))
