@@ -367,7 +367,7 @@ static int choose_sizes(struct engine *en, struct err *e)
         .token_bytes = need.token,
         .row_bytes = need.row,
         .position_bytes = need.position,
-        .sequence_bytes = need.sequence,
+        .sequence_bytes = need.sequence + o->n_saved * need.saved,
     };
     const char *call_tokens = getenv("CONCLAVE_CALL_TOKENS"); /* tests: calls that small models do not need */
     struct plan_ask a = {.ram = o->ram, .n_ctx = o->n_ctx, .batch = o->batch, .n_nodes = en->n_nodes,
@@ -981,6 +981,7 @@ static int open_executor(struct engine *en, uint64_t first, struct err *e)
         .max_out = en->plan.max_out,
         .n_ctx = en->plan.n_ctx,
         .n_seqs = 1,
+        .n_saved = en->o->n_saved,
         .kv = en->o->kv,
     };
     int rc;
@@ -1481,6 +1482,21 @@ const float *engine_draft(struct engine *en, const struct step *s)
     logits = exec_step(en->exec, en->team, s);
     en->draft_ns += now_ns() - start;
     return logits;
+}
+
+void engine_save(struct engine *en, uint32_t seq, uint32_t pos, uint32_t slot)
+{
+    assert(slot < en->o->n_saved && en->exec);
+    exec_save(en->exec, seq, pos, slot);
+}
+uint32_t engine_restore(struct engine *en, uint32_t slot)
+{
+    assert(slot < en->o->n_saved && en->exec);
+    return exec_restore(en->exec, slot);
+}
+uint64_t engine_saved_bytes(const struct engine *en)
+{
+    return exec_needs(en->prog, en->o->kv).saved;
 }
 
 const float *engine_feed(struct engine *en, const uint32_t *ids, size_t n, uint32_t pos)

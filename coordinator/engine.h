@@ -36,6 +36,7 @@ struct engine_options {
     const char *trunk_here; /* the flag that reads the trunk's buffers, which are in this process then; NULL: none */
     uint32_t batch;    /* most tokens of a trunk pass; 0: 512 */
     uint32_t drafts;   /* most tokens that are drafted for a step, where the file has a NextN block; 0: none */
+    uint32_t n_saved;  /* slots for saved states: engine_save */
     int drafts_asked;  /* 1: say so where nothing can be drafted */
     int every_row;     /* 1: logits of every token may be asked for (eval, perplexity) */
     enum policy_kind policy; /* which experts stay at hand where not all fit */
@@ -97,6 +98,14 @@ const float *engine_draft(struct engine *en, const struct step *s);
 /* Tokens ids[0..n) of sequence slot 0 from position pos, in passes of at most the batch; logits of the
  * last token only: (n_vocab). */
 const float *engine_feed(struct engine *en, const uint32_t *ids, size_t n, uint32_t pos);
+/* Prompt reuse where layers are recurrent. engine_save: what they keep of a sequence before position pos is copied to
+ * one of n_saved slots; pos is where its last step ended, or, where that had drafts, behind one of its tokens, and
+ * where its next one begins. engine_restore: the slot's sequence is before that position again (returned), provided
+ * that its tokens before it are still those; may be repeated. engine_saved_bytes 0: nothing has to be saved, a step may
+ * begin at any position whose tokens before it stand. */
+void engine_save(struct engine *en, uint32_t seq, uint32_t pos, uint32_t slot);
+uint32_t engine_restore(struct engine *en, uint32_t slot);
+uint64_t engine_saved_bytes(const struct engine *en); /* of a slot */
 void engine_dump(struct engine *en, struct dump *d, uint32_t positions); /* trunk/dump.h; NULL ends it */
 
 /* ---- what it did; counters since the start, so that two readings can be subtracted ---- */

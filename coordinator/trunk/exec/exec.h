@@ -20,6 +20,7 @@ struct exec_config {
     struct moe *moe;            /* borrowed */
     uint32_t max_tokens, max_out; /* of a step */
     uint32_t n_ctx, n_seqs;
+    uint32_t n_saved;           /* slots for saved states */
     enum kv_type kv;
 };
 int exec_open(const struct exec_config *c, struct exec **out, struct err *e);
@@ -29,15 +30,20 @@ uint64_t exec_kv_bytes(const struct program *p, enum kv_type kv, uint64_t n_ctx)
 /* Of that: whatever its length; for each position (a pool's row is shared by its positions). */
 uint64_t exec_sequence_bytes(const struct program *p);
 uint64_t exec_position_bytes(const struct program *p, enum kv_type kv);
-/* Bytes that exec_open takes: for each token of a step, each output row, each position, each sequence. */
+/* Bytes that exec_open takes: for each token of a step, each output row, each position, each sequence, each
+ * saved state. */
 struct exec_needs {
-    uint64_t token, row, position, sequence;
+    uint64_t token, row, position, sequence, saved;
 };
 struct exec_needs exec_needs(const struct program *p, enum kv_type kv);
 
 /* Leader of the team only. The logits, (n_out, n_vocab) f32, valid until the next step of the same part
  * of the program. Where the step begins says what is kept of the one before: states.h. */
 const float *exec_step(struct exec *x, struct team *team, const struct step *s);
+
+/* Between steps: a sequence's fixed state before position pos to a slot, and back (states.h). */
+void exec_save(struct exec *x, uint32_t seq, uint32_t pos, uint32_t slot);
+uint32_t exec_restore(struct exec *x, uint32_t slot);
 
 /* Every named result of the following steps is told: an array of n[0] rows, n[1] values each, or (n[1], n[2])
  * or (n[1], n[2], n[3]) where these are not 0; f32 or, if integer, i32. whole: it is what is left at the end

@@ -51,7 +51,7 @@ uint64_t exec_position_bytes(const struct program *p, enum kv_type kv)
 
 struct exec_needs exec_needs(const struct program *p, enum kv_type kv)
 {
-    struct exec_needs n = {.sequence = states_fixed_bytes(p), .position = p->n_rot / 2 * 2 * sizeof(float)};
+    struct exec_needs n = {.sequence = states_fixed_bytes(p), .saved = states_saved_bytes(p), .position = p->n_rot / 2 * 2 * sizeof(float)};
 
     n.position += exec_position_bytes(p, kv);
     if (pool_of(p))
@@ -101,7 +101,7 @@ int exec_open(const struct exec_config *c, struct exec **out, struct err *e)
         return err_set(e, -ENOMEM, "no memory for the trunk");
     x->c = *c;
     x->buf = calloc(p->n_buffers + 1, sizeof *x->buf);
-    x->states = states_open(p, c->kv, c->n_ctx, c->n_seqs);
+    x->states = states_open(p, c->kv, c->n_ctx, c->n_seqs, c->n_saved);
     x->n_pools = pool_of(p) ? c->n_ctx / pool_of(p) : 0;
     x->scores = (float *)pages(SELECT_TOKENS * x->n_pools * sizeof(float));
     x->plan = calloc(p->n_ops + 1, 1);
@@ -175,6 +175,15 @@ void exec_dump(struct exec *x, exec_dump_fn *fn, void *arg, uint32_t positions)
     x->dump_arg = arg;
     x->dump_positions = positions;
     memset(x->planned, 0, sizeof x->planned); /* plans are made anew */
+}
+
+void exec_save(struct exec *x, uint32_t seq, uint32_t pos, uint32_t slot)
+{
+    states_save(x->states, seq, pos, slot);
+}
+uint32_t exec_restore(struct exec *x, uint32_t slot)
+{
+    return states_restore(x->states, slot);
 }
 
 uint64_t exec_steps(const struct exec *x)

@@ -94,7 +94,7 @@ static void head_of_run(struct exec *x, const struct op *op, const struct run *r
         float beta = row_f32(x, op->n[2], t)[h];
         delta_rule(i ? to : from, to, V, decay, D == 1, row_f32(x, op->in[0], t) + kh * K, k, v, beta, K, V,
                    row_f32(x, op->out, t) + h * V);
-        if (states_keeps(x->states, r)) {
+        if (run_keeps(x->c.prog, r)) {
             struct kept keep = states_kept(x->states, op->state, r->seq, i, h);
             memcpy(keep.k, k, K * sizeof *k);
             memcpy(keep.v, v, V * sizeof *v);

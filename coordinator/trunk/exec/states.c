@@ -1,15 +1,9 @@
 #include "coordinator/trunk/exec/states.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-/* one sequence in one of the two passes */
-struct where {
-    uint32_t begin, end; /* positions where its two versions end */
-    uint32_t version;    /* the one that ends at end */
-};
 struct state {
     uint8_t *base;
     size_t bytes;     /* of all sequences */
@@ -21,10 +15,10 @@ struct states {
     enum kv_type kv;
     uint32_t n_ctx, n_seqs;
     struct state *state;
-    struct where *where[2]; /* by pass: trunk, NextN; by sequence */
-    int versions[2];        /* by pass: does it have any? */
-    struct run *run;        /* of the step */
-    uint32_t n_runs, cap_runs;
+    struct versions *versions;
+    uint8_t *saved; /* slots of saved_bytes each */
+    size_t saved_bytes;
+    uint32_t n_saved;
 };
 
 static uint32_t tail_rows(const struct program *p, const struct prog_state *st)
@@ -40,14 +34,26 @@ static size_t kept_head(const struct prog_state *st)
     return st->k_width + st->v_width + st->decay + 1;
 }
 
+static size_t kept_bytes(const struct program *p, const struct prog_state *st)
+{
+    return p->rollback ? (size_t)(p->rollback + 1) * st->heads * kept_head(st) * sizeof(float) : 0;
+}
+
+/* One version, and kept tokens. */
+static size_t version_bytes(const struct program *p, const struct prog_state *st)
+{
+    return (st->kind == STATE_TAIL     ? (size_t)tail_rows(p, st) * st->k_width
+            : st->kind == STATE_MATRIX ? matrix_values(st)
+                                       : 0) * sizeof(float);
+}
+static uint64_t saved_bytes(const struct program *p, const struct prog_state *st)
+{
+    return st->draft ? 0 : version_bytes(p, st) + (st->kind == STATE_MATRIX ? kept_bytes(p, st) : 0);
+}
+
 static uint64_t fixed_bytes(const struct program *p, const struct prog_state *st)
 {
-    if (st->kind == STATE_TAIL)
-        return 2ull * tail_rows(p, st) * st->k_width * sizeof(float);
-    if (st->kind == STATE_MATRIX)
-        return (2ull * matrix_values(st) +
-                (p->rollback ? (uint64_t)(p->rollback + 1) * st->heads * kept_head(st) : 0)) * sizeof(float);
-    return 0;
+    return 2ull * version_bytes(p, st) + (st->kind == STATE_MATRIX ? kept_bytes(p, st) : 0);
 }
 
 static uint64_t position_bytes(const struct prog_state *st, enum kv_type kv, uint64_t n_ctx)
@@ -77,6 +83,15 @@ uint64_t states_bytes(const struct program *p, enum kv_type kv, uint64_t n_ctx)
     return n;
 }
 
+uint64_t states_saved_bytes(const struct program *p)
+{
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; i < p->n_states; i++)
+        n += saved_bytes(p, &p->state[i]);
+    return n;
+}
+
 /* Large and touched as the context grows: anonymous pages, not a memset. */
 static uint8_t *pages(size_t bytes)
 {
@@ -85,24 +100,22 @@ static uint8_t *pages(size_t bytes)
     return p == MAP_FAILED ? NULL : p;
 }
 
-struct states *states_open(const struct program *p, enum kv_type kv, uint32_t n_ctx, uint32_t n_seqs)
+struct states *states_open(const struct program *p, enum kv_type kv, uint32_t n_ctx, uint32_t n_seqs, uint32_t n_saved)
 {
     struct states *s = calloc(1, sizeof *s);
 
     if (!s)
         return NULL;
-    *s = (struct states){.p = p, .kv = kv, .n_ctx = n_ctx, .n_seqs = n_seqs};
+    *s = (struct states){.p = p, .kv = kv, .n_ctx = n_ctx, .n_seqs = n_seqs, .n_saved = n_saved};
     s->state = calloc(p->n_states + 1, sizeof *s->state);
-    s->cap_runs = n_seqs;
-    s->run = calloc(n_seqs, sizeof *s->run);
-    for (int i = 0; i < 2; i++)
-        s->where[i] = calloc(n_seqs, sizeof *s->where[i]);
-    if (!s->state || !s->run || !s->where[0] || !s->where[1])
+    s->versions = versions_open(p, n_seqs, n_saved);
+    s->saved_bytes = states_saved_bytes(p);
+    s->saved = pages(n_saved * s->saved_bytes);
+    if (!s->state || !s->versions || !s->saved)
         goto no_memory;
     for (uint32_t i = 0; i < p->n_states; i++) {
         const struct prog_state *st = &p->state[i];
         struct state *q = &s->state[i];
-        s->versions[st->draft] |= st->kind == STATE_TAIL || st->kind == STATE_MATRIX;
         q->seq_bytes = fixed_bytes(p, st) + position_bytes(st, kv, n_ctx);
         q->bytes = q->seq_bytes * n_seqs;
         q->row = st->kind == STATE_KV ? kv_bytes(kv, st->head_values) : 0;
@@ -117,6 +130,11 @@ no_memory:
     return NULL;
 }
 
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
 void states_close(struct states *s)
 {
     if (!s)
@@ -125,60 +143,22 @@ void states_close(struct states *s)
         if (s->state[i].base)
             munmap(s->state[i].base, s->state[i].bytes ? s->state[i].bytes : 1);
     free(s->state);
-    free(s->run);
-    free(s->where[0]);
-    free(s->where[1]);
+    if (s->saved)
+        munmap(s->saved, larger(s->n_saved * s->saved_bytes, 1));
+    versions_close(s->versions);
     free(s);
 }
 
 /* ---- a step ---- */
 
-/* The run's tokens follow the sequence as it is, or as it was. */
-static void begin_run(struct states *s, struct where *w, struct run *r, int draft)
-{
-    if (r->pos == 0) {
-        r->zero = 1;
-    } else if (!s->versions[draft]) {
-        ; /* rows by position alone: any step is good whose earlier rows are there */
-    } else if (r->pos == w->end) {
-        ;
-    } else if (!draft && r->pos == w->begin) {
-        w->version ^= 1; /* what the step wrote is forgotten */
-    } else if (!draft) {
-        assert(r->pos > w->begin && r->pos < w->end && w->end - w->begin <= s->p->rollback + 1);
-        r->redo = r->pos - w->begin;
-    } else {
-        assert(r->pos < w->end && w->end - r->pos <= s->p->rollback);
-    }
-    r->from = w->version;
-    w->begin = r->pos;
-    w->end = r->pos + r->n;
-    w->version ^= 1;
-}
-
 void states_begin(struct states *s, const struct step *step)
 {
-    int draft = step->pass != STEP_TRUNK;
-
-    s->n_runs = 0;
-    for (uint32_t t = 0; t < step->n_tokens;) {
-        const struct step_token *tok = &step->token[t];
-        struct run *r = &s->run[s->n_runs++];
-        assert(s->n_runs <= s->cap_runs && tok->seq < s->n_seqs); /* a sequence's tokens lie together */
-        *r = (struct run){.seq = tok->seq, .first = t, .pos = tok->pos};
-        while (t < step->n_tokens && step->token[t].seq == r->seq) {
-            assert(step->token[t].pos == r->pos + r->n);
-            r->n++;
-            t++;
-        }
-        begin_run(s, &s->where[draft][r->seq], r, draft);
-    }
+    versions_begin(s->versions, step);
 }
 
 const struct run *states_runs(const struct states *s, uint32_t *n)
 {
-    *n = s->n_runs;
-    return s->run;
+    return versions_runs(s->versions, n);
 }
 
 /* ---- places ---- */
@@ -251,7 +231,42 @@ struct kept states_kept(const struct states *s, uint32_t state, uint32_t seq, ui
                          at + st->k_width + st->v_width + st->decay};
 }
 
-int states_keeps(const struct states *s, const struct run *r)
+/* ---- saved ---- */
+
+/* One sequence's state i to the slot's bytes at `at`, or from there. */
+static void copy_state(struct states *s, uint32_t i, const struct version_copy *c, uint8_t *at, int back)
 {
-    return s->p->rollback && r->n <= s->p->rollback + 1;
+    const struct prog_state *st = &s->p->state[i];
+    uint8_t *of = s->state[i].base + c->seq * s->state[i].seq_bytes;
+    size_t one = version_bytes(s->p, st), kept = st->kind == STATE_MATRIX && c->kept ? kept_bytes(s->p, st) : 0;
+    uint8_t *version = of + (st->kind == STATE_TAIL ? c->tail : c->matrix) * one;
+
+    memcpy(back ? version : at, back ? at : version, one);
+    memcpy(back ? of + 2 * one : at + one, back ? at + one : of + 2 * one, kept);
+}
+
+static void copy(struct states *s, const struct version_copy *c, uint32_t slot, int back)
+{
+    uint8_t *at = s->saved + slot * s->saved_bytes;
+
+    for (uint32_t i = 0; c->any && i < s->p->n_states; i++)
+        if (saved_bytes(s->p, &s->p->state[i])) {
+            copy_state(s, i, c, at, back);
+            at += saved_bytes(s->p, &s->p->state[i]);
+        }
+}
+
+void states_save(struct states *s, uint32_t seq, uint32_t pos, uint32_t slot)
+{
+    const struct version_copy c = versions_save(s->versions, seq, pos, slot);
+
+    copy(s, &c, slot, 0);
+}
+
+uint32_t states_restore(struct states *s, uint32_t slot)
+{
+    const struct version_copy c = versions_restore(s->versions, slot);
+
+    copy(s, &c, slot, 1);
+    return c.pos;
 }

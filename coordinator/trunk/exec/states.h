@@ -1,40 +1,26 @@
-/* What sequences keep from step to step, and where each step finds it.
- *
- * Rows by position (STATE_KV, STATE_POOLS) are written where they belong. A tail and a matrix have two
- * versions: a step reads n and writes n + 1, and the next step's first position says what became of it:
- *   where n + 1 ends       it is taken: it is the new n
- *   where n ends           it never was: the step is played again
- *   between the two        some of its tokens were rejected: n + 1 is made again from n with the accepted
- *                          ones, whose keys, values and gates were kept (at most rollback + 1 tokens)
- *   0                      a new sequence: everything is zero
- * The NextN block's rows count for themselves; it has tails alone, which can go back by rollback rows
- * whatever the steps were. Any other position is the caller's error. A program without tails and matrices
- * takes steps as they come. */
+/* What sequences keep from step to step, and where it lies. Rows by position (STATE_KV, STATE_POOLS) are written
+ * where they belong; a tail and a matrix have two versions, and versions.h says which one a step reads. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
 
 #include "coordinator/trunk/exec/program.h"
 #include "coordinator/trunk/exec/step.h"
+#include "coordinator/trunk/exec/versions.h"
 #include "kernels/attention/attention.h"
 
 /* Bytes of one sequence's state: fixed, and for n_ctx positions more. */
 uint64_t states_fixed_bytes(const struct program *p);
 uint64_t states_bytes(const struct program *p, enum kv_type kv, uint64_t n_ctx);
+/* Of a saved one: what is fixed of the trunk's, once. 0: nothing has to be saved. */
+uint64_t states_saved_bytes(const struct program *p);
 
 struct states;
 /* NULL: no memory */
-struct states *states_open(const struct program *p, enum kv_type kv, uint32_t n_ctx, uint32_t n_seqs);
+struct states *states_open(const struct program *p, enum kv_type kv, uint32_t n_ctx, uint32_t n_seqs, uint32_t n_saved);
 void states_close(struct states *s);
 
-/* Tokens of one sequence in a step: [first, first + n), from position pos on. */
-struct run {
-    uint32_t seq, first, n, pos;
-    uint32_t redo; /* kept tokens of the step before that a matrix is made again with; 0: none */
-    uint32_t from; /* version that is read; the other one is written */
-    int zero;      /* it is zero: the sequence begins */
-};
-/* Before a step: what is read and written. Asserts that it can follow what was before. */
+/* Before a step: what is read and written; its runs (versions.h). */
 void states_begin(struct states *s, const struct step *step);
 /* The runs of the step that began last. */
 const struct run *states_runs(const struct states *s, uint32_t *n);
@@ -58,5 +44,9 @@ struct kept {
     float *k, *v, *decay, *beta;
 };
 struct kept states_kept(const struct states *s, uint32_t state, uint32_t seq, uint32_t i, uint32_t head);
-/* Are the tokens of a run kept? A prompt's are not: they are never rejected. */
-int states_keeps(const struct states *s, const struct run *r);
+
+/* Between steps: copies what is fixed of a sequence's state before position pos (versions.h) to a slot; and back,
+ * which needs its rows of all earlier positions as they were then. The NextN block's is not saved: it begins
+ * anew. Returns the position. */
+void states_save(struct states *s, uint32_t seq, uint32_t pos, uint32_t slot);
+uint32_t states_restore(struct states *s, uint32_t slot);

@@ -67,7 +67,7 @@ static void step(struct states *s, struct sequence *q, uint32_t pos, uint32_t n,
 /* Steps of 1 to 5 tokens of which any number is taken; prompts in between; steps played again. */
 static void rejections(void)
 {
-    struct states *s = states_open(&prog, KV_F16, N_CTX, 1);
+    struct states *s = states_open(&prog, KV_F16, N_CTX, 1, 2);
     struct sequence *q = calloc(1, sizeof *q);
     uint32_t pos = 0;
 
@@ -88,7 +88,7 @@ static void rejections(void)
 /* The NextN block's rows: some, then guesses one by one, then real ones over them. */
 static void guesses(void)
 {
-    struct states *s = states_open(&prog, KV_F16, N_CTX, 1);
+    struct states *s = states_open(&prog, KV_F16, N_CTX, 1, 2);
     struct sequence *q = calloc(1, sizeof *q);
     uint32_t pos = 0;
 
@@ -117,14 +117,83 @@ static struct run run_of(struct states *s, uint32_t pos, uint32_t n)
     return *states_runs(s, &n_runs);
 }
 
+/* Saved behind a step, or behind one of its tokens, then other steps, then back: the rows are those of then. What a
+ * matrix is made of is in matrices_saved. */
+static void saved(void)
+{
+    struct states *s = states_open(&prog, KV_F16, N_CTX, 1, 2);
+    struct sequence *q = calloc(1, sizeof *q), *then = calloc(2, sizeof *then);
+    uint32_t pos = 0, at[2] = {0};
+
+    for (int i = 0; i < 3000; i++) {
+        uint32_t n = draw(4) ? 1 + draw(ROLLBACK + 1) : 6 + draw(30), slot = draw(2);
+        if (pos + n > N_CTX)
+            pos = 0;
+        step(s, q, pos, n, STEP_TRUNK);
+        pos = n > ROLLBACK + 1 ? pos + n : pos + 1 + draw(n);
+        if (!draw(3)) {
+            states_save(s, 0, pos, slot);
+            then[slot] = *q;
+            at[slot] = pos;
+        }
+        if (at[slot] && !draw(3)) {
+            pos = states_restore(s, slot);
+            CHECK_EQ(pos, at[slot]);
+            *q = then[slot];
+            q->written += 1000.0f * (float)(i + 1);
+        }
+    }
+    states_close(s);
+    free(q);
+    free(then);
+}
+
+static void fill(struct states *s, uint32_t version, float x)
+{
+    for (int i = 0; i < 2 * 3 * 4; i++)
+        states_matrix(s, 1, 0, version, 0)[i] = x;
+}
+
+/* Saved at the beginning, in the middle and at the end of a step of three tokens. */
+static void matrices_saved(void)
+{
+    for (uint32_t behind = 0; behind <= 3; behind++) {
+        struct states *s = states_open(&prog, KV_F16, 64, 1, 1);
+        struct run b, c;
+        run_of(s, 0, 5);
+        b = run_of(s, 5, 3);
+        fill(s, b.from, 1);
+        fill(s, b.from ^ 1, 2);
+        *states_kept(s, 1, 0, 0, 1).beta = 7;
+        states_save(s, 0, 5 + behind, 0);
+        run_of(s, 5 + behind, 4);
+        fill(s, 0, 8);
+        fill(s, 1, 9);
+        *states_kept(s, 1, 0, 0, 1).beta = 8;
+        for (int again = 0; again < 2; again++) {
+            CHECK_EQ(states_restore(s, 0), 5 + behind);
+            c = run_of(s, 5 + behind, 1);
+            CHECK(c.redo == (behind == 3 ? 0 : behind) && !c.zero, "behind %u tokens: redo %u", behind, c.redo);
+            if (c.redo) { /* made again from the one before */
+                CHECK(*states_matrix(s, 1, 0, c.from ^ 1, 1) == 1, "behind %u tokens: the version before", behind);
+                CHECK(*states_kept(s, 1, 0, 0, 1).beta == 7, "behind %u tokens: kept", behind);
+            } else {
+                CHECK(*states_matrix(s, 1, 0, c.from, 1) == (behind ? 2 : 1), "behind %u tokens", behind);
+            }
+        }
+        states_close(s);
+    }
+    CHECK_EQ(states_saved_bytes(&prog), ((ROWS + ROLLBACK) * WIDTH + 2 * 3 * 4 + (ROLLBACK + 1) * 2 * (3 + 4 + 3 + 1)) * 4);
+}
+
 /* What is read, what is written, how many kept tokens come first. */
 static void versions(void)
 {
-    struct states *s = states_open(&prog, KV_F16, 64, 1);
+    struct states *s = states_open(&prog, KV_F16, 64, 1, 0);
     struct run a = run_of(s, 0, 5), b = run_of(s, 5, 3), c, d;
 
     CHECK(a.zero && !a.redo && !b.zero && !b.redo && b.from == (a.from ^ 1), "taken whole");
-    CHECK(states_keeps(s, &b), "three tokens are kept");
+    CHECK(run_keeps(&prog, &b), "three tokens are kept");
     c = run_of(s, 6, 2); /* one of three was taken */
     CHECK(c.redo == 1 && c.from == (b.from ^ 1), "redo %u", c.redo);
     d = run_of(s, 6, 2); /* and this step again */
@@ -148,6 +217,8 @@ int main(void)
 {
     rejections();
     guesses();
+    saved();
+    matrices_saved();
     versions();
     sizes();
     return test_end();
