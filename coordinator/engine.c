@@ -51,7 +51,7 @@ struct engine {
     struct spread_rates rates; /* given, for tests */
     struct life life[MAX_CARDS]; /* of each card's workers */
     struct pieces pieces;
-    uint32_t threads, n_nodes;
+    uint32_t threads, n_nodes, n_seqs;
     struct expert_layer *layer;
     uint64_t *trunk_off, trunk_bytes;
     struct weight_at *weight_at; /* by program weight */
@@ -74,7 +74,7 @@ struct engine {
     uint64_t told_record;      /* of the steward's thread: last one whose tokens `uses` knows */
     uint32_t *told_uses;       /* ... and the own hits that it knows, as answer_uses counts them */
     const uint32_t *best;            /* of the last step, told by its executor; NULL: not */
-    struct step_token *feed, *replay; /* max_tokens, of engine_feed; and to be played again */
+    struct step_token *feed; /* max_tokens, of engine_feed */
     struct team *team;
     _Atomic uint64_t disk_call;
     _Atomic uint32_t step_open; /* of an executor on a real card, which rings nobody */
@@ -121,6 +121,7 @@ static void choose_counts(struct engine *en)
 
     machine_look(&en->machine);
     en->threads = o->threads ? o->threads : en->machine.n_cores;
+    en->n_seqs = o->n_seqs ? o->n_seqs : 1;
     en->n_nodes = o->nodes ? o->nodes : en->machine.n_nodes;
     if (en->n_nodes > MAX_NODES)
         en->n_nodes = MAX_NODES;
@@ -273,6 +274,7 @@ static uint64_t trunk_takes(const struct engine *en)
             attention = n > attention ? n : attention;
         }
     return en->trunk_bytes + 512ull * p->n_weights + need.position * en->plan.n_ctx +
+           en->n_seqs * (need.kept * en->plan.n_ctx + need.sequence) +
            need.token * en->plan.max_tokens + need.row * en->plan.max_out + attention +
            pairs * (g->n_embd + 3ull * g->n_ff) * sizeof(float) + 3ull * en->plan.max_tokens * g->n_embd * sizeof(float) +
            64 * (uint64_t)g->n_layers * g->n_experts;
@@ -367,11 +369,14 @@ static int choose_sizes(struct engine *en, struct err *e)
         .token_bytes = need.token,
         .row_bytes = need.row,
         .position_bytes = need.position,
-        .sequence_bytes = need.sequence + o->n_saved * need.saved,
+        .kept_bytes = need.kept,
+        .sequence_bytes = need.sequence,
+        .saved_bytes = o->n_saved * need.saved,
     };
     const char *call_tokens = getenv("CONCLAVE_CALL_TOKENS"); /* tests: calls that small models do not need */
     struct plan_ask a = {.ram = o->ram, .n_ctx = o->n_ctx, .batch = o->batch, .n_nodes = en->n_nodes,
-                         .threads = en->threads, .every_row = o->every_row, .rows = 1 + en->drafts,
+                         .n_seqs = en->n_seqs, .threads = en->threads, .every_row = o->every_row,
+                         .rows = en->n_seqs > 1 + en->drafts ? en->n_seqs : 1 + en->drafts,
                          .call_tokens = call_tokens ? (uint32_t)strtoul(call_tokens, NULL, 10) : 0};
     struct plan_budget b;
     struct err why = {0};
@@ -394,6 +399,7 @@ static int choose_sizes(struct engine *en, struct err *e)
         return err_set(e, rc, "%s", why.msg);
     en->plan.geo.n_vocab = m->n_vocab;
     en->plan.geo.n_ctx = en->plan.n_ctx;
+    en->plan.geo.n_seqs = en->n_seqs;
     en->plan.geo.step_tokens = en->plan.max_tokens;
     en->plan.geo.step_out = en->plan.max_out;
     en->plan.geo.n_slots = en->cards.n_slots;
@@ -980,7 +986,7 @@ static int open_executor(struct engine *en, uint64_t first, struct err *e)
         .max_tokens = en->plan.max_tokens,
         .max_out = en->plan.max_out,
         .n_ctx = en->plan.n_ctx,
-        .n_seqs = 1,
+        .n_seqs = en->n_seqs,
         .n_saved = en->o->n_saved,
         .kv = en->o->kv,
     };
@@ -1049,8 +1055,7 @@ static int start_trunk(struct engine *en, struct err *e)
     int rc;
 
     en->feed = calloc(en->plan.max_tokens, sizeof *en->feed);
-    en->replay = calloc(en->plan.max_tokens, sizeof *en->replay);
-    if (!en->feed || !en->replay)
+    if (!en->feed)
         return err_set(e, -ENOMEM, "no memory for a pass of %u tokens", en->plan.max_tokens);
     if ((!en->plan.slabs.resident || en->cards.n_cards) && (rc = start_memory(en, e)))
         return rc;
@@ -1288,7 +1293,6 @@ static void close_all(struct engine *en)
     free(en->uses);
     free(en->ahead);
     free(en->feed);
-    free(en->replay);
     free(en->told_uses);
     free(en->card_size_of);
     free(en->trunk_off);
@@ -1372,6 +1376,17 @@ uint32_t engine_n_ctx(const struct engine *en)
 {
     return en->plan.n_ctx;
 }
+int engine_rows_stay(const struct engine *en)
+{
+    for (uint32_t i = 0; i < en->m->n_layers; i++)
+        if (en->m->layer[i].mixer != MIX_ATTENTION)
+            return 0;
+    return 1;
+}
+uint32_t engine_n_seqs(const struct engine *en)
+{
+    return en->n_seqs;
+}
 uint32_t engine_max_tokens(const struct engine *en)
 {
     return en->plan.max_tokens;
@@ -1405,23 +1420,29 @@ static void judge_prefetch(struct engine *en, uint64_t ns)
              en->prefetch.gain < 0 ? "cost" : "saved", 100 * fabs(en->prefetch.gain));
 }
 
-/* The card that had the trunk is left out: from now on it is executed here, with the state that it had. */
+/* The card that had the trunk is left out: from now on it is executed here. */
 static void take_trunk(struct engine *en)
 {
     struct err e = {0};
-    uint32_t n;
-    const uint32_t *id = trunk_host_sequence(en->host, &n);
 
     if (weights_open(en->prog, en->trunk.base, en->weight_at, &en->weights, &e) ||
         open_executor(en, trunk_host_next_call(en->host), &e))
         watch_fatal(en->watch, "the trunk cannot be executed here either: %s", e.msg);
-    for (uint32_t at = 0; at < n;) {
-        uint32_t k = 0;
-        for (; k < en->plan.max_tokens && at < n; k++, at++)
-            en->replay[k] = (struct step_token){id[at], at, 0};
-        struct step s = {.n_tokens = k, .token = en->replay};
-        exec_step(en->exec, en->team, &s);
+}
+
+/* A step in its place, behind what its sequences were before. */
+static const float *step_in_place(struct engine *en, const struct step *s)
+{
+    const float *logits;
+    struct step m;
+
+    while (trunk_host_owed(en->host, s, &m)) {
+        exec_step(en->exec, en->team, &m);
+        trunk_host_did(en->host, &m);
     }
+    logits = exec_step(en->exec, en->team, s);
+    trunk_host_did(en->host, s);
+    return logits;
 }
 
 static const float *step(struct engine *en, const struct step *s)
@@ -1433,9 +1454,10 @@ static const float *step(struct engine *en, const struct step *s)
         return logits;
     if (!en->exec)
         take_trunk(en);
-    if (en->host)
-        atomic_store_explicit(&en->here, (en->steps + 1) << 32 | s->n_tokens, memory_order_release);
-    return exec_step(en->exec, en->team, s);
+    if (!en->host)
+        return exec_step(en->exec, en->team, s);
+    atomic_store_explicit(&en->here, (en->steps + 1) << 32 | s->n_tokens, memory_order_release);
+    return step_in_place(en, s);
 }
 
 int engine_best(const struct engine *en, uint32_t row, uint32_t *id)
@@ -1452,7 +1474,7 @@ const float *engine_step(struct engine *en, const struct step *s)
 
     assert(s->n_tokens && s->n_tokens <= en->plan.max_tokens && s->n_out <= en->plan.max_out);
     for (uint32_t t = 0; t < s->n_tokens; t++)
-        assert(s->token[t].id < en->m->n_vocab && s->token[t].pos < en->plan.n_ctx && !s->token[t].seq);
+        assert(s->token[t].id < en->m->n_vocab && s->token[t].pos < en->plan.n_ctx && s->token[t].seq < en->n_seqs);
     for (uint32_t i = 0; i < s->n_out; i++)
         assert(s->out[i] < s->n_tokens);
     logits = step(en, s);
@@ -1478,7 +1500,7 @@ const float *engine_draft(struct engine *en, const struct step *s)
     assert(en->drafts && s->pass != STEP_TRUNK && s->n_tokens && s->n_tokens <= en->plan.max_tokens &&
            s->n_out <= en->plan.max_out);
     for (uint32_t t = 0; t < s->n_tokens; t++)
-        assert(s->token[t].id < en->m->n_vocab && s->token[t].pos < en->plan.n_ctx && !s->token[t].seq);
+        assert(s->token[t].id < en->m->n_vocab && s->token[t].pos < en->plan.n_ctx && s->token[t].seq < en->n_seqs);
     logits = exec_step(en->exec, en->team, s);
     en->draft_ns += now_ns() - start;
     return logits;
@@ -1594,6 +1616,23 @@ static void worker_stats(const struct engine *en, const struct worker *from, con
     w->declined = past.declined + atomic_load(&b->count.declined);
     w->amended = past.amended + atomic_load(&b->count.amended);
     s->net_finds += past.net_finds + atomic_load(&b->count.net_finds);
+}
+
+void engine_counts(const struct engine *en, struct engine_count *c)
+{
+    static const struct moe_counters none;
+    const struct moe_counters *mc = en->moe ? moe_counters(en->moe) : &none;
+    struct pager_box *pb = en->pager_box.base;
+
+    *c = (struct engine_count){mc->items, mc->card_items, mc->disk_items, mc->wait_ns, atomic_load(&pb->count.bytes)};
+    if (en->host) {
+        const struct answer_counters *a = &trunk_host_answers(en->host)->count;
+        uint64_t own = atomic_load(&a->own_items);
+        c->items += atomic_load(&a->items) + own;
+        c->card_items += atomic_load(&a->card_items) + own;
+        c->disk_items += atomic_load(&a->disk_items);
+        c->wait_ns += atomic_load(&a->wait_ns);
+    }
 }
 
 void engine_stats(const struct engine *en, struct engine_stats *s)

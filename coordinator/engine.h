@@ -28,6 +28,7 @@ enum { DRAFTS_MOST = 4 }; /* for one step, unless asked for */
 struct engine_options {
     const char *model_path;
     uint32_t n_ctx;    /* 0: the model's maximum, or what fits (said in a line) */
+    uint32_t n_seqs;   /* sequences, each with so large a context; 0: one */
     enum kv_type kv;
     uint32_t threads;  /* 0: physical cores */
     uint32_t nodes;    /* 0: the machine's NUMA nodes; more than it has: simulated */
@@ -82,11 +83,14 @@ int engine_plan(const struct engine_options *o, int (*look)(const struct engine_
 /* ---- inside the body ---- */
 const struct model *engine_model(const struct engine *en);
 uint32_t engine_n_ctx(const struct engine *en);
+uint32_t engine_n_seqs(const struct engine *en);
+/* 1: rows of all tokens up to one stand by themselves, so that another text may go on from there. */
+int engine_rows_stay(const struct engine *en);
 /* Most tokens, and most output rows, of one step. */
 uint32_t engine_max_tokens(const struct engine *en);
 uint32_t engine_max_out(const struct engine *en);
-/* One pass of the trunk. Logits (n_out, n_vocab), valid until the next step. Token ids, positions and
- * rows must be in range (asserted). */
+/* One pass of the trunk. Logits (n_out, n_vocab), valid until the next step. Token ids, positions, sequences and
+ * rows must be in range (asserted); a sequence's tokens lie together. */
 const float *engine_step(struct engine *en, const struct step *s);
 /* 1: *id is the first token in the order of row `row` (of those that the last step wanted), TOKEN_NONE: it has none. 0:
  * its executor does not tell, look at the logits. After a step with best_only the logits mean something only then. */
@@ -166,5 +170,10 @@ struct engine_stats {
     uint32_t n_workers;
 };
 void engine_stats(const struct engine *en, struct engine_stats *s);
+/* Of these the few that are cheap enough for every step; items with own_items, card_items too. */
+struct engine_count {
+    uint64_t items, card_items, disk_items, wait_ns, bytes_read;
+};
+void engine_counts(const struct engine *en, struct engine_count *c);
 /* The process table for people: "pid 123  cpu worker 0 ..."; lines to stderr. */
 void engine_print_processes(const struct engine *en);

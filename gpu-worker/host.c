@@ -73,7 +73,7 @@ static int open_on_team(struct host *h, const struct moe_config *mc, enum kv_typ
                              .max_tokens = h->g.step_tokens,
                              .max_out = h->g.step_out,
                              .n_ctx = h->g.n_ctx,
-                             .n_seqs = 1,
+                             .n_seqs = h->g.n_seqs,
                              .kv = kv};
     int rc = moe_open(mc, &h->moe, e);
 

@@ -169,7 +169,7 @@ static int open_run(struct trunk_card *t, struct err *e)
     c.max_tokens = t->g.step_tokens;
     c.max_out = t->g.step_out;
     c.n_ctx = t->g.n_ctx;
-    c.n_seqs = 1;
+    c.n_seqs = t->g.n_seqs;
     c.kv = t->c.kv;
     return run_cuda_open(&c, &t->run, e);
 }

@@ -83,6 +83,7 @@ struct geometry {
     uint32_t n_slabs;       /* slab numbers; the same on every node */
     uint32_t n_vocab, n_ctx;        /* a token's id and position are below these */
     uint32_t step_tokens, step_out; /* most tokens of a step, and most rows of logits */
+    uint32_t n_seqs;        /* a token's sequence is below this */
     uint32_t n_slots;       /* slots of all cards: places n_slabs .. n_slabs + n_slots - 1 */
     uint64_t acts_half;     /* bytes of one half of the activation arena */
     uint64_t inter_half;    /* ... of an outbox's intermediate arena */

@@ -15,7 +15,7 @@ static int check(const struct geometry *g, const struct step_record *r, const st
                  const uint32_t *out, struct err *e)
 {
     for (uint32_t i = 0; i < r->n_tokens; i++)
-        if (token[i].id >= g->n_vocab || token[i].pos >= g->n_ctx || token[i].seq)
+        if (token[i].id >= g->n_vocab || token[i].pos >= g->n_ctx || token[i].seq >= g->n_seqs)
             return err_set(e, -EPROTO, "step %llu: token %u: id %u, position %u, sequence %u",
                            (unsigned long long)r->seq, i, token[i].id, token[i].pos, token[i].seq);
     for (uint32_t i = 0; i < r->n_out; i++)

@@ -13,7 +13,7 @@
 
 static struct geometry g = {.n_nodes = 1, .n_layers = 1, .n_experts = 4, .top_k = 2, .n_embd = 8, .n_ff = 8,
                             .max_tokens = 4, .max_items = 4, .max_pairs = 8, .amend_slots = 16,
-                            .order_slots = 4, .n_slabs = 4, .n_vocab = VOCAB, .n_ctx = 1u << 20,
+                            .order_slots = 4, .n_slabs = 4, .n_vocab = VOCAB, .n_ctx = 1u << 20, .n_seqs = 2,
                             .step_tokens = 5, .step_out = 3, .acts_half = 128, .inter_half = 256,
                             .rows_half = 256};
 
@@ -125,7 +125,7 @@ static void what_makes_no_sense(void)
     x = r, x.n_out = 2, refuses("rows that do not ascend", x, t, 1);
     refuses("an id", r, (struct step_token){VOCAB, 0, 0}, 0);
     refuses("a position", r, (struct step_token){1, 1u << 20, 0}, 0);
-    refuses("a sequence", r, (struct step_token){1, 1, 1}, 0);
+    refuses("a sequence", r, (struct step_token){1, 1, 2}, 0);
 }
 
 /* A successor begins behind the record that it finds. */

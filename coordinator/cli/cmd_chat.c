@@ -319,15 +319,6 @@ static int show(struct chat *c, const struct answer *a, struct shown *s, struct 
     return 0;
 }
 
-/* 1: the rows of all tokens up to one stand by themselves, so that another text may go on from there. */
-static int rows_stay(const struct model *m)
-{
-    for (uint32_t i = 0; i < m->n_layers; i++)
-        if (m->layer[i].mixer != MIX_ATTENTION)
-            return 0;
-    return 1;
-}
-
 static size_t common(const struct token_list *fed, const uint32_t *ids, size_t n)
 {
     size_t k = 0;
@@ -344,7 +335,7 @@ static void note_fed(struct chat *c, const struct decode *d, int whole)
     uint32_t *ids;
 
     c->fed.n = 0;
-    if (!rows_stay(engine_model(c->en)) || !n)
+    if (!engine_rows_stay(c->en) || !n)
         return;
     if (n > c->fed.cap) {
         ids = realloc(c->fed.ids, n * sizeof *ids);

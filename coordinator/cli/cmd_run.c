@@ -266,7 +266,7 @@ static const char *draft_text(const struct run *r, char *out, size_t cap)
         n += snprintf(out + n, cap - (size_t)n, ", %.2f times as fast", decode_gain(d));
     if (d->count.went_off)
         snprintf(out + n, cap - (size_t)n, ", off %s as they cost more than they gain",
-                 draft_pays_off(&d->pays) ? "in the end," : "at times,");
+                 draft_pays_off(d->pays) ? "in the end," : "at times,");
     return out;
 }
 
@@ -325,7 +325,7 @@ static void put_drafts(struct json_out *j, const struct decode *d)
     put(j, "gain", decode_gain(d));
     put(j, "draft_ms", 1e3 * d->count.draft_s);
     put(j, "went_off", (double)d->count.went_off);
-    put(j, "now", d->o.fixed ? d->o.drafts : d->pays.now);
+    put(j, "now", d->o.fixed ? d->o.drafts : d->pays->now);
     json_close_object(j);
 }
 

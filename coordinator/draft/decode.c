@@ -8,28 +8,50 @@
 int decode_open(struct decode *d, struct engine *en, const struct sample_settings *s, struct decode_options o,
                 uint32_t *ids, size_t n_prompt, struct err *e)
 {
-    uint32_t most = engine_max_tokens(en) < engine_max_out(en) ? engine_max_tokens(en) : engine_max_out(en);
-
-    *d = (struct decode){.en = en, .settings = s, .o = o, .ids = ids, .n = n_prompt, .given = n_prompt};
-    if (d->o.drafts > engine_drafts(en))
-        d->o.drafts = engine_drafts(en);
-    if (d->o.drafts > DRAFT_PLACES)
-        d->o.drafts = DRAFT_PLACES;
-    if (d->o.drafts > most - 1) /* a step is a pass */
-        d->o.drafts = most - 1;
-    draft_pays_init(&d->pays, d->o.drafts);
+    *d = (struct decode){.en = en};
     d->pass = malloc(engine_max_tokens(en) * sizeof *d->pass);
     d->rows = malloc(engine_max_tokens(en) * sizeof *d->rows);
     if (!d->pass || !d->rows)
         return err_set(e, -ENOMEM, "no memory for a pass of %u tokens", engine_max_tokens(en));
-    for (uint32_t i = 0; i < engine_max_tokens(en); i++)
-        d->rows[i] = i;
-    return sample_scratch_init(&d->scratch, engine_model(en)->n_vocab, e);
+    d->pays = o.pays ? o.pays : &d->own_pays;
+    decode_begin(d, s, o, ids, n_prompt);
+    if (!o.pays)
+        draft_pays_init(d->pays, d->o.drafts);
+    d->scratch = o.scratch ? o.scratch : &d->own_scratch;
+    return o.scratch ? 0 : sample_scratch_init(d->scratch, engine_model(en)->n_vocab, e);
+}
+
+uint32_t decode_most_drafts(const struct engine *en, uint32_t wanted)
+{
+    uint32_t most = engine_max_tokens(en) < engine_max_out(en) ? engine_max_tokens(en) : engine_max_out(en);
+
+    if (wanted > engine_drafts(en))
+        wanted = engine_drafts(en);
+    if (wanted > DRAFT_PLACES)
+        wanted = DRAFT_PLACES;
+    return wanted > most - 1 ? most - 1 : wanted; /* a step is a pass */
+}
+
+void decode_begin(struct decode *d, const struct sample_settings *s, struct decode_options o, uint32_t *ids,
+                  size_t n_prompt)
+{
+    d->settings = s;
+    d->o = o;
+    d->o.drafts = decode_most_drafts(d->en, o.drafts);
+    d->ids = ids;
+    d->n = d->given = d->n_prompt = n_prompt;
+    d->fed = o.kept < n_prompt ? o.kept : n_prompt ? n_prompt - 1 : 0;
+    d->ended = 0;
+    d->waiting = NULL;
+    d->n_drafts = d->left = 0;
+    d->rows_there = d->o.drafts > 0 && !d->fed;
+    d->base = 0;
+    d->count = (struct decode_count){0};
 }
 
 void decode_close(struct decode *d)
 {
-    sample_scratch_free(&d->scratch);
+    sample_scratch_free(&d->own_scratch);
     free(d->pass);
     free(d->rows);
     *d = (struct decode){0};
@@ -44,7 +66,7 @@ static const float *draft_rows(struct decode *d, size_t from, uint32_t n, int wa
     struct step s = {.n_tokens = n, .n_out = wanted, .token = d->pass, .out = &last, .pass = pass};
 
     for (uint32_t i = 0; i < n; i++)
-        d->pass[i] = (struct step_token){ids[i], (uint32_t)(from + i - d->base), 0};
+        d->pass[i] = (struct step_token){ids[i], (uint32_t)(from + i - d->base), d->o.seq};
     return engine_draft(d->en, &s);
 }
 
@@ -69,8 +91,8 @@ static void make_drafts(struct decode *d, uint32_t wanted)
     at += d->left;
     d->left = 0;
     while (d->n_drafts < wanted) {
-        uint32_t *next = &d->ids[d->n + d->n_drafts]; /* beyond the known ones: a guess */
-        if (sample_token(d->settings, logits, n_vocab, d->ids, d->n + d->n_drafts, NULL, &d->scratch, next, &none))
+        uint32_t *next = &d->ids[d->n + d->n_drafts]; /* beyond the known ones: a guess, without the grammar */
+        if (sample_token(d->settings, logits, n_vocab, d->ids, d->n + d->n_drafts, NULL, d->scratch, next, &none))
             break; /* no token is likely: no draft */
         d->draft[d->n_drafts++] = *next;
         if (d->n_drafts < wanted)
@@ -88,10 +110,10 @@ static void prepare_drafts(struct decode *d)
     double s;
 
     d->n_drafts = 0;
-    if (!d->o.drafts)
+    if (!d->o.drafts || d->ended)
         return;
-    wanted = d->o.fixed ? d->o.drafts : draft_pays_next(&d->pays);
-    off = !d->o.fixed && draft_pays_off(&d->pays);
+    wanted = d->o.fixed ? d->o.drafts : draft_pays_next(d->pays);
+    off = !d->o.fixed && draft_pays_off(d->pays);
     if (off)
         d->rows_there = 0;
     else
@@ -101,42 +123,23 @@ static void prepare_drafts(struct decode *d)
     d->count.went_off += off && !was_off;
     d->count.went_on += !off && was_off;
     if (!off && d->n_drafts == wanted)
-        draft_pays_made(&d->pays, wanted, s);
+        draft_pays_made(d->pays, wanted, s);
 }
 
-/* ---- prompt ---- */
-
-int decode_prompt(struct decode *d, int (*stop)(void), struct err *e)
+/* The trunk's pass over n tokens from position at. In a step that is shared the block cannot follow. */
+static void note_left(struct decode *d, size_t at, size_t n, int alone)
 {
-    uint32_t most = engine_max_tokens(d->en);
-
-    (void)e;
-    if (d->o.kept >= d->n)
-        d->o.kept = d->n ? d->n - 1 : 0;
-    d->rows_there = d->o.drafts > 0 && !d->o.kept;
-    for (size_t at = d->o.kept; at < d->n;) {
-        struct step s = {.token = d->pass};
-        uint32_t last;
-        if (stop && stop())
-            return 1;
-        d->left_at = at;
-        for (; s.n_tokens < most && at < d->n; at++)
-            d->pass[s.n_tokens++] = (struct step_token){d->ids[at], (uint32_t)at, 0};
-        last = s.n_tokens - 1;
-        s.n_out = at == d->n;
-        s.out = &last;
-        s.best_only = sample_is_first(d->settings);
-        d->waiting = engine_step(d->en, &s);
-        d->left = s.n_tokens;
-        if (at < d->n && d->o.drafts) /* the last pass's rows wait for the token after it */
-            make_drafts(d, 0);
+    d->left_at = at;
+    d->left = alone ? (uint32_t)n : 0;
+    if (!alone) {
+        d->rows_there = 0;
+        d->n_drafts = 0;
     }
-    return 0;
 }
 
-/* ---- the answer ---- */
+/* ---- one token ---- */
 
-/* Of row `row` of the last step. */
+/* From row `row` of the last step. */
 static int sample(struct decode *d, const float *logits, uint32_t row, uint32_t *id, struct err *e)
 {
     uint32_t first;
@@ -145,62 +148,142 @@ static int sample(struct decode *d, const float *logits, uint32_t row, uint32_t 
         *id = first;
         return first == TOKEN_NONE ? sample_none(d->n, e) : 0;
     }
-    logits += row * (size_t)engine_model(d->en)->n_vocab;
-    return sample_token(d->settings, logits, engine_model(d->en)->n_vocab, d->ids, d->n, NULL, &d->scratch, id, e);
+    return sample_token(d->settings, logits, engine_model(d->en)->n_vocab, d->ids, d->n, NULL, d->scratch, id, e);
 }
 
-/* The token after the prompt. */
-static int first(struct decode *d, struct err *e)
+/* Appended, told. */
+static int append(struct decode *d, const float *logits, uint32_t id, struct err *e)
 {
-    uint32_t id;
-    int rc = sample(d, d->waiting, 0, &id, e);
+    int rc;
 
-    if (rc)
-        return rc;
-    d->waiting = NULL;
     d->ids[d->n++] = id;
-    prepare_drafts(d);
-    return 0;
+    rc = d->o.chosen ? d->o.chosen(d->o.arg, id, logits, e) : 0;
+    d->ended = rc > 0;
+    return rc < 0 ? rc : 0;
 }
 
-static int step(struct decode *d, struct err *e)
-{
-    size_t at = d->n - 1;
-    uint32_t k = d->n_drafts, right = 0, id;
-    struct step s = {.n_tokens = k + 1, .n_out = k + 1, .token = d->pass, .out = d->rows,
-                     .best_only = sample_is_first(d->settings)};
-    uint64_t start = now_ns();
-    const float *logits;
-    double seconds;
+/* ---- a step ---- */
 
-    d->pass[0] = (struct step_token){d->ids[at], (uint32_t)at, 0};
-    for (uint32_t i = 0; i < k; i++)
-        d->pass[1 + i] = (struct step_token){d->draft[i], (uint32_t)(at + 1 + i), 0};
-    logits = engine_step(d->en, &s);
-    seconds = (double)(now_ns() - start) * 1e-9;
+int decode_waits(const struct decode *d)
+{
+    return d->waiting != NULL;
+}
+
+size_t decode_prompt_left(const struct decode *d)
+{
+    return d->fed < d->n_prompt ? d->n_prompt - d->fed : 0;
+}
+
+uint32_t decode_put(struct decode *d, struct decode_pass *p, uint32_t most, uint32_t drafts)
+{
+    size_t left = decode_prompt_left(d);
+    uint32_t k = d->n_drafts < drafts ? d->n_drafts : drafts;
+
+    d->row = p->n_out;
+    d->put = left ? left < most ? (uint32_t)left : most : 1 + k;
+    for (uint32_t i = 0; i < d->put; i++) {
+        size_t at = d->fed + i;
+        if (!left || at + 1 == d->n_prompt)
+            p->out[p->n_out++] = p->n;
+        p->token[p->n++] = (struct step_token){at < d->n ? d->ids[at] : d->draft[at - d->n], (uint32_t)at, d->o.seq};
+    }
+    if (p->n_out > d->row)
+        p->best_only &= sample_is_first(d->settings) && !d->o.rows;
+    return d->put;
+}
+
+static void take_prompt(struct decode *d, const float *logits, int alone)
+{
+    note_left(d, d->fed, d->put, alone);
+    d->fed += d->put;
+    if (d->fed == d->n_prompt)
+        d->waiting = logits;
+    else if (alone && d->o.drafts) /* the last pass's rows wait for the token after it */
+        make_drafts(d, 0);
+}
+
+static void count_step(struct decode *d, uint32_t k, uint32_t right, size_t tokens, double seconds, int alone)
+{
+    for (uint32_t j = 0; j < k && j <= right; j++) {
+        d->count.drafted[j]++;
+        d->count.right[j] += j < right;
+    }
+    d->count.steps++;
+    d->count.tokens += tokens;
+    d->count.step_s += seconds;
+    if (alone && !d->ended)
+        draft_pays_note(d->pays, k, right, seconds);
+}
+
+int decode_take(struct decode *d, const float *logits, double seconds, int alone, struct err *e)
+{
+    size_t at = d->fed;
+    uint32_t k = d->put - 1, right = 0, id;
+
+    logits += d->row * (size_t)engine_model(d->en)->n_vocab;
+    if (decode_prompt_left(d)) {
+        take_prompt(d, logits, alone);
+        return 0;
+    }
     for (;; right++) {
-        int rc = sample(d, logits, right, &id, e);
+        const float *row = logits + right * (size_t)engine_model(d->en)->n_vocab;
+        int rc = sample(d, row, d->row + right, &id, e);
         if (rc && !right)
             return rc;
         if (rc) { /* what is known stands; the same error comes when this token is asked for */
             *e = (struct err){0};
             break;
         }
-        d->ids[d->n++] = id;
-        if (right == k || id != d->draft[right])
+        if ((rc = append(d, row, id, e)))
+            return rc;
+        if (d->ended || right == k || id != d->draft[right])
             break;
     }
-    d->left_at = at;
-    d->left = (uint32_t)(d->n - 1 - at);
-    d->count.steps++;
-    d->count.tokens += d->left;
-    d->count.step_s += seconds;
-    for (uint32_t j = 0; j < k && j <= right; j++) {
-        d->count.drafted[j]++;
-        d->count.right[j] += j < right;
+    d->fed = d->n - 1;
+    note_left(d, at, d->fed - at, alone);
+    count_step(d, k, right, d->fed - at, seconds, alone);
+    if (alone)
+        prepare_drafts(d);
+    return 0;
+}
+
+int decode_first(struct decode *d, int alone, struct err *e)
+{
+    uint32_t id;
+    int rc = sample(d, d->waiting, d->row, &id, e);
+
+    if (rc || (rc = append(d, d->waiting, id, e)))
+        return rc;
+    d->waiting = NULL;
+    if (alone)
+        prepare_drafts(d);
+    return 0;
+}
+
+/* ---- alone ---- */
+
+/* One step, of at most `most` tokens of a prompt. */
+static int step(struct decode *d, uint32_t most, struct err *e)
+{
+    struct decode_pass p = {.token = d->pass, .out = d->rows, .best_only = 1};
+    uint64_t start = now_ns();
+    const float *logits;
+
+    decode_put(d, &p, most, d->o.drafts);
+    struct step s = {.n_tokens = p.n, .n_out = p.n_out, .token = p.token, .out = p.out, .best_only = p.best_only};
+    logits = engine_step(d->en, &s);
+    return decode_take(d, logits, (double)(now_ns() - start) * 1e-9, 1, e);
+}
+
+int decode_prompt(struct decode *d, int (*stop)(void), struct err *e)
+{
+    while (decode_prompt_left(d)) {
+        int rc;
+        if (stop && stop())
+            return 1;
+        if ((rc = step(d, engine_max_tokens(d->en), e)))
+            return rc;
     }
-    draft_pays_note(&d->pays, k, right, seconds);
-    prepare_drafts(d);
     return 0;
 }
 
@@ -210,7 +293,7 @@ int decode_next(struct decode *d, uint32_t *id, struct err *e)
 
     assert(d->given < engine_n_ctx(d->en));
     if (d->given == d->n)
-        rc = d->waiting ? first(d, e) : step(d, e);
+        rc = d->waiting ? decode_first(d, 1, e) : step(d, 0, e);
     if (!rc)
         *id = d->ids[d->given++];
     return rc;
@@ -223,7 +306,7 @@ double decode_yield(const struct decode *d)
 
 double decode_gain(const struct decode *d)
 {
-    const struct draft_mean *one = &d->pays.step[1];
+    const struct draft_mean *one = &d->pays->step[1];
     double all = d->count.step_s + d->count.draft_s;
 
     return d->count.drafted[0] && one->n && all > 0 ? (double)d->count.tokens / all * (one->sum / one->weight) : 0;

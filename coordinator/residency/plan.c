@@ -210,6 +210,20 @@ static void choose_passes(const struct plan_file *f, const struct plan_ask *a, u
 
 /* ---- experts ---- */
 
+static uint32_t n_seqs(const struct plan_ask *a)
+{
+    return a->n_seqs ? a->n_seqs : 1;
+}
+/* Of all sequences: for a position, and whatever their length. */
+static uint64_t position_bytes(const struct plan_file *f, const struct plan_ask *a)
+{
+    return f->position_bytes + n_seqs(a) * f->kept_bytes;
+}
+static uint64_t fixed_bytes(const struct plan_file *f, const struct plan_ask *a)
+{
+    return n_seqs(a) * f->sequence_bytes + f->saved_bytes;
+}
+
 /* How the bytes for experts are cut. */
 static int cut_experts(const struct plan_file *f, struct plan *p, struct err *e)
 {
@@ -242,7 +256,7 @@ static int choose_experts(const struct plan_file *f, const struct plan_ask *a, c
                           uint64_t *left, struct plan *p, struct err *e)
 {
     uint32_t n = p->geo.n_nodes;
-    uint64_t context = f->sequence_bytes + f->position_bytes * (a->n_ctx ? a->n_ctx : less(PLAN_CONTEXT, f->n_ctx_train));
+    uint64_t context = fixed_bytes(f, a) + position_bytes(f, a) * (a->n_ctx ? a->n_ctx : less(PLAN_CONTEXT, f->n_ctx_train));
     uint64_t most = without_kernel(*left > context ? *left - context : 0, n + a->cards.n), node;
     struct slab_plan all;
     int rc = slab_plan(f->layer, f->n_layers, n, UINT64_MAX, &all, e);
@@ -280,28 +294,39 @@ static int choose_experts(const struct plan_file *f, const struct plan_ask *a, c
 
 /* ---- context ---- */
 
+/* What another sequence costs is said where there are several. */
+static void say_sequences(const struct plan_file *f, const struct plan_ask *a, struct plan *p)
+{
+    if (n_seqs(a) > 1)
+        note(p, 1, "%u sequences with a context of %u tokens and %.1f MB each", n_seqs(a), p->n_ctx,
+             1e-6 * (double)(f->sequence_bytes + p->n_ctx * f->kept_bytes));
+}
+
 /* As asked, or the model's maximum, or what fits beside trunk and experts. */
 static int choose_context(const struct plan_file *f, const struct plan_ask *a, uint64_t left,
                           struct plan *p, struct err *e)
 {
-    uint64_t one = f->position_bytes, fixed = f->sequence_bytes, want = a->n_ctx, most;
+    uint64_t one = position_bytes(f, a), fixed = fixed_bytes(f, a), want = a->n_ctx, most;
     uint32_t max = f->n_ctx_train;
 
     if (fixed > left)
-        return err_set(e, -ENOMEM, "a sequence takes %llu bytes whatever its length, but %llu are left",
-                       (unsigned long long)fixed, (unsigned long long)left);
+        return err_set(e, -ENOMEM, "%s %llu bytes whatever %s length, but %llu are left",
+                       n_seqs(a) > 1 ? "sequences (--parallel) take" : "a sequence takes", (unsigned long long)fixed,
+                       n_seqs(a) > 1 ? "their" : "its", (unsigned long long)left);
     left -= fixed;
     if (want) {
         if (want * one > left)
             return err_set(e, -ENOMEM,
-                           "-c %u: keys and values take %llu bytes, but %llu are left; a context of "
-                           "%llu fits",
+                           "-c %u: keys and values take %llu bytes, but %llu are left; %s of "
+                           "%llu fit%s",
                            a->n_ctx, (unsigned long long)(want * one), (unsigned long long)left,
-                           (unsigned long long)(left / one));
+                           n_seqs(a) > 1 ? "--parallel's contexts" : "a context", (unsigned long long)(left / one),
+                           n_seqs(a) > 1 ? "" : "s");
         p->n_ctx = a->n_ctx;
         if (p->n_ctx > max)
             note(p, 1, "-c %u is more than the %u tokens the model was trained on", p->n_ctx, max);
         p->bytes.context = fixed + p->n_ctx * one;
+        say_sequences(f, a, p);
         return 0;
     }
     /* with all experts in memory half of the rest is left to others; else context is what is over */
@@ -315,6 +340,7 @@ static int choose_context(const struct plan_file *f, const struct plan_ask *a, u
     else
         note(p, 0, "context %u tokens, the model's maximum", p->n_ctx);
     p->bytes.context = fixed + p->n_ctx * one;
+    say_sequences(f, a, p);
     return 0;
 }
 

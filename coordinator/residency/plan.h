@@ -18,7 +18,7 @@
 #define PLAN_LOGIT_BYTES (256ull << 20) /* most for the logits of one pass */
 #define PLAN_ORDER_SLOTS 256u
 #define PLAN_CONTEXT 4096u /* positions left room for when experts take what there is */
-enum { PLAN_NOTES = 6, PLAN_NOTE_ROOM = 240 };
+enum { PLAN_NOTES = 7, PLAN_NOTE_ROOM = 240 };
 
 struct plan_file { /* what the model needs; borrowed */
     const char *path;                 /* for messages */
@@ -27,12 +27,15 @@ struct plan_file { /* what the model needs; borrowed */
     uint64_t trunk_bytes;    /* of its segment */
     uint64_t token_bytes;    /* of the trunk's buffers, for each token of a pass */
     uint64_t row_bytes;      /* ... for each row of logits */
-    uint64_t position_bytes; /* keys, values, rotations of one position of the context */
+    uint64_t position_bytes; /* of one position of the context, whoever uses it: rotations */
+    uint64_t kept_bytes;     /* keys and values of one position of a sequence */
     uint64_t sequence_bytes; /* of a sequence whatever its length: recurrent states */
+    uint64_t saved_bytes;    /* of saved ones, all of them */
 };
 struct plan_ask { /* the flags; 0: not given */
     uint64_t ram; /* bytes of slabs for experts, all nodes together */
     uint32_t n_ctx, batch;
+    uint32_t n_seqs; /* sequences, each with a context of its own; 0: one */
     uint32_t n_nodes; /* 1 to MAX_NODES */
     uint32_t threads; /* of the trunk, and as many of all nodes together */
     int every_row;    /* logits of every token may be wanted */

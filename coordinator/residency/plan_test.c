@@ -29,7 +29,7 @@ static struct plan_file file_of(uint64_t trunk, uint64_t position)
                               .trunk_bytes = trunk,
                               .token_bytes = 40000,
                               .row_bytes = 4000,
-                              .position_bytes = position};
+                              .kept_bytes = position};
 }
 static struct plan_ask ask(void)
 {
@@ -59,6 +59,32 @@ static void test_everything_fits(void)
     a.every_row = 1;
     f.n_vocab = 200000;
     CHECK(!plan_make(&f, &a, &b, &p, &e) && p.max_out == p.max_tokens && p.max_tokens == 330, "%u", p.max_tokens);
+}
+
+/* Sequences have contexts of their own; what a position takes once is taken once. */
+static void test_sequences(void)
+{
+    struct plan_file f = file_of(10 * MB, 1024);
+    struct plan_ask a = ask();
+    struct plan_budget b = budget(4096);
+    struct plan one, four;
+    struct err e = {0};
+
+    f.position_bytes = 64;
+    f.sequence_bytes = 5000;
+    a.n_ctx = 1000;
+    CHECK(!plan_make(&f, &a, &b, &one, &e) && one.bytes.context == 5000 + 1000 * (1024 + 64) && !one.n_notes);
+    f.saved_bytes = 77;
+    a.n_seqs = 4;
+    a.rows = 4;
+    CHECK(!plan_make(&f, &a, &b, &four, &e), "%s", e.msg);
+    CHECK(four.bytes.context == 77 + 4 * 5000 + 1000 * (4 * 1024 + 64) && four.n_ctx == 1000 && four.max_out == 4);
+    CHECK(four.n_notes == 1 && strstr(four.note[0].text, "4 sequences with a context of 1000 tokens and 1.0 MB each"), "%s",
+          four.note[0].text);
+    a.n_ctx = 2000000;
+    CHECK(plan_make(&f, &a, &b, &four, &e) == -ENOMEM && strstr(e.msg, "smaller -c"), "%s", e.msg);
+    a.n_seqs = 0;
+    CHECK(!plan_make(&f, &a, &b, &one, &e) && one.n_ctx == 2000000, "%s", e.msg);
 }
 
 /* Whatever the limit: all parts together stay within it, and a larger one never holds fewer experts. */
@@ -203,6 +229,7 @@ static void test_refusals(void)
 int main(void)
 {
     test_everything_fits();
+    test_sequences();
     test_sums_up();
     test_cards();
     test_reserve();

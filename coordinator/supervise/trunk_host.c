@@ -21,8 +21,8 @@ struct trunk_host {
     struct trunk_host_counters count;
     uint64_t record;      /* last one published */
     uint64_t state;       /* version of the state that the host has */
-    uint32_t *token;      /* by position: the sequence so far, as the host's state has it */
-    uint32_t n;
+    uint32_t *token;      /* by sequence and position: as they were asked for */
+    uint32_t *n;          /* by sequence: tokens that the executor's state has */
     struct step_token *replay;
     uint32_t n_replay;    /* most of a pass */
     _Atomic uint64_t now; /* record << 32 | its tokens */
@@ -64,10 +64,11 @@ int trunk_host_open(const struct trunk_host_config *c, struct trunk_host **out, 
     h->first = 1;
     h->steps.fd = h->answers.fd = h->program.fd = -1;
     h->n_replay = c->geo->step_tokens;
-    h->token = malloc((size_t)c->geo->n_ctx * sizeof *h->token);
+    h->token = malloc((size_t)c->geo->n_seqs * c->geo->n_ctx * sizeof *h->token);
+    h->n = calloc(c->geo->n_seqs, sizeof *h->n);
     h->replay = malloc(h->n_replay * sizeof *h->replay);
-    if (!h->token || !h->replay)
-        return err_set(e, -ENOMEM, "no memory for the list of %u tokens", c->geo->n_ctx);
+    if (!h->token || !h->n || !h->replay)
+        return err_set(e, -ENOMEM, "no memory for the lists of %u tokens", c->geo->n_ctx);
     if ((rc = seg_create(SEG_STEPS, 0, steps_bytes(c->geo), -1, &h->steps, e)) ||
         (rc = seg_create(SEG_ANSWERS, 0, answers_bytes(c->geo), -1, &h->answers, e)) ||
         (rc = seg_create(SEG_PROGRAM, 0, wire_bytes(c->prog), -1, &h->program, e)))
@@ -84,6 +85,7 @@ void trunk_host_close(struct trunk_host *h)
     seg_close(&h->answers);
     seg_close(&h->program);
     free(h->token);
+    free(h->n);
     free(h->replay);
     free(h);
 }
@@ -91,11 +93,6 @@ void trunk_host_close(struct trunk_host *h)
 uint64_t trunk_host_next_call(const struct trunk_host *h)
 {
     return h->first;
-}
-const uint32_t *trunk_host_sequence(const struct trunk_host *h, uint32_t *n)
-{
-    *n = h->n;
-    return h->token;
 }
 const _Atomic uint64_t *trunk_host_word(const struct trunk_host *h)
 {
@@ -176,29 +173,55 @@ static int play(struct trunk_host *h, const struct step *s)
     if (lost)
         return -1;
     h->state++;
-    for (uint32_t i = 0; i < s->n_tokens; i++)
-        h->token[s->token[i].pos] = s->token[i].id;
+    trunk_host_did(h, s);
     return 0;
+}
+
+/* ---- what a new executor has not seen ---- */
+
+static uint32_t *tokens_of(const struct trunk_host *h, uint32_t seq)
+{
+    return h->token + (size_t)seq * h->c.geo->n_ctx;
+}
+
+void trunk_host_did(struct trunk_host *h, const struct step *s)
+{
+    for (uint32_t i = 0; i < s->n_tokens; i++) {
+        const struct step_token *t = &s->token[i];
+        tokens_of(h, t->seq)[t->pos] = t->id;
+        h->n[t->seq] = t->pos + 1;
+    }
+}
+
+int trunk_host_owed(struct trunk_host *h, const struct step *s, struct step *m)
+{
+    *m = (struct step){.token = h->replay};
+    for (uint32_t i = 0; i < s->n_tokens && !m->n_tokens; i++) {
+        uint32_t seq = s->token[i].seq;
+        if (i && seq == s->token[i - 1].seq) /* its first one says where it goes on */
+            continue;
+        for (uint32_t at = h->n[seq]; at < s->token[i].pos && m->n_tokens < h->n_replay; at++)
+            h->replay[m->n_tokens++] = (struct step_token){tokens_of(h, seq)[at], at, seq};
+    }
+    h->count.replayed += m->n_tokens;
+    return m->n_tokens > 0;
 }
 
 /* ---- a successor ---- */
 
-static int replay(struct trunk_host *h)
+/* Tokens that the step stands on. */
+static uint64_t behind(const struct step *s)
 {
-    for (uint32_t at = 0; at < h->n;) {
-        uint32_t k = 0;
-        for (; k < h->n_replay && at < h->n; k++, at++)
-            h->replay[k] = (struct step_token){h->token[at], at, 0};
-        struct step s = {.n_tokens = k, .token = h->replay};
-        h->count.replayed += k;
-        if (play(h, &s))
-            return -1;
-    }
-    return 0;
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; i < s->n_tokens; i++)
+        if (!i || s->token[i].seq != s->token[i - 1].seq)
+            n += s->token[i].pos;
+    return n;
 }
 
 /* The host is reaped. Another one, with nothing in its memory. 0: it follows; -1: there will be none. */
-static int succeed(struct trunk_host *h)
+static int succeed(struct trunk_host *h, const struct step *s)
 {
     struct life *l = h->c.life;
     uint32_t open, up = atomic_load(&l->last_up);
@@ -208,6 +231,7 @@ static int succeed(struct trunk_host *h)
     h->count.retired += open;
     atomic_store_explicit(&answers_of(h)->ringing, 0, memory_order_relaxed);
     h->state = 0;
+    memset(h->n, 0, h->c.geo->n_seqs * sizeof *h->n);
     while ((turn = life_turn(l)) != LIFE_UP && turn != LIFE_OUT) {
         if (atomic_load(&l->buried) <= up) {
             atomic_store(&l->buried, up + 1);
@@ -219,25 +243,27 @@ static int succeed(struct trunk_host *h)
     }
     fprintf(stderr, "conclave: %s: %u open call%s retired, ", l->name, open, open == 1 ? "" : "s");
     if (turn == LIFE_OUT) {
-        fprintf(stderr, "the trunk is executed here from call %llu on, %u tokens are played again\n",
-                (unsigned long long)h->first, h->n);
+        fprintf(stderr, "the trunk is executed here from call %llu on, %llu tokens are played again\n",
+                (unsigned long long)h->first, (unsigned long long)behind(s));
         return -1;
     }
     h->count.successors++;
-    fprintf(stderr, "pid %d goes on with call %llu, %u tokens are played again\n", l->pid,
-            (unsigned long long)h->first, h->n);
+    fprintf(stderr, "pid %d goes on with call %llu, %llu tokens are played again\n", l->pid,
+            (unsigned long long)h->first, (unsigned long long)behind(s));
     return 0;
 }
 
 const float *trunk_host_step(struct trunk_host *h, const struct step *s)
 {
-    h->n = s->token[0].pos; /* what the state must hold: later positions are written again */
-    while (play(h, s))
-        do
-            if (succeed(h))
+    struct step m;
+    int lost = 0;
+
+    do {
+        while (trunk_host_owed(h, s, &m))
+            if (play(h, &m) && succeed(h, s))
                 return NULL;
-        while (replay(h));
-    return answer_logits(answers_of(h));
+    } while (play(h, s) && !(lost = succeed(h, s)));
+    return lost ? NULL : answer_logits(answers_of(h));
 }
 
 const uint32_t *trunk_host_best(const struct trunk_host *h)

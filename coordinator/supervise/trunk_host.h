@@ -1,6 +1,7 @@
 /* The trunk's host: the card's worker that executes the trunk's program, and its successors. Hands steps
  * over as records, waits for the answers; when the host dies, buries its calls, starts another with a new
- * number, plays the sequence's tokens again and goes on (shm/model/README.md, rules 21 to 24). */
+ * number and goes on (shm/model/README.md, rules 21 to 24). A sequence's tokens are played again before its
+ * next step: one that nobody asks for any more costs nothing. */
 #pragma once
 #include "coordinator/supervise/spawn.h"
 #include "coordinator/supervise/watch.h"
@@ -35,13 +36,16 @@ void trunk_host_close(struct trunk_host *h);
 void trunk_host_segs(struct trunk_host *h, struct worker_seg *s);
 void trunk_host_says(const struct trunk_host *h, char *text, size_t n, uint64_t *calls);
 /* As exec_step: the logits, valid until the next step. Main thread. NULL: the card was left out, and another
- * executor goes on: with call trunk_host_next_call, and the tokens of trunk_host_sequence, for its state is empty. */
+ * executor goes on: with call trunk_host_next_call. Its state is empty: before each step it has to do
+ *     while (trunk_host_owed(h, s, &m)) { do m; trunk_host_did(h, &m); }
+ * and after it trunk_host_did(h, s). m: a pass of tokens that the step stands on, valid until the next call. */
 const float *trunk_host_step(struct trunk_host *h, const struct step *s);
 /* Of the last step: the first token of each wanted row's order (TOKEN_NONE: it has none), until the next one. NULL:
  * the host does not tell. Where a step wanted nothing else and this is told, its logits mean nothing. */
 const uint32_t *trunk_host_best(const struct trunk_host *h);
 uint64_t trunk_host_next_call(const struct trunk_host *h);
-const uint32_t *trunk_host_sequence(const struct trunk_host *h, uint32_t *n);
+int trunk_host_owed(struct trunk_host *h, const struct step *s, struct step *m);
+void trunk_host_did(struct trunk_host *h, const struct step *s);
 const _Atomic uint64_t *trunk_host_word(const struct trunk_host *h); /* of the step records */
 struct trunk_host_counters {
     uint32_t successors;

@@ -30,10 +30,10 @@ uint64_t exec_kv_bytes(const struct program *p, enum kv_type kv, uint64_t n_ctx)
 /* Of that: whatever its length; for each position (a pool's row is shared by its positions). */
 uint64_t exec_sequence_bytes(const struct program *p);
 uint64_t exec_position_bytes(const struct program *p, enum kv_type kv);
-/* Bytes that exec_open takes: for each token of a step, each output row, each position, each sequence, each
- * saved state. */
+/* Bytes that exec_open takes: for each token of a step, each output row, each position (kept: of each sequence),
+ * each sequence, each saved state. */
 struct exec_needs {
-    uint64_t token, row, position, sequence, saved;
+    uint64_t token, row, position, kept, sequence, saved;
 };
 struct exec_needs exec_needs(const struct program *p, enum kv_type kv);
 

@@ -53,7 +53,7 @@ struct exec_needs exec_needs(const struct program *p, enum kv_type kv)
 {
     struct exec_needs n = {.sequence = states_fixed_bytes(p), .saved = states_saved_bytes(p), .position = p->n_rot / 2 * 2 * sizeof(float)};
 
-    n.position += exec_position_bytes(p, kv);
+    n.kept = exec_position_bytes(p, kv);
     if (pool_of(p))
         n.position += SELECT_TOKENS * sizeof(float); /* scores */
     for (uint32_t i = 0; i < p->n_buffers; i++) {
