@@ -43,6 +43,7 @@ struct engine {
     struct memory memory;
     struct plan plan;
     int trunk_card;           /* whose worker executes the trunk's program; -1: we do */
+    int card_failed;          /* its first worker did not start */
     uint32_t n_cards;         /* 0: none */
     struct cards_chosen real; /* n of them: cards that the driver has; 0: emulated */
     struct card_plan cards;
@@ -112,7 +113,6 @@ static void note(const struct engine *en, const char *fmt, ...)
     va_end(ap);
 }
 
-/* Of its worker at the start. */
 /* ---- sizes ---- */
 
 static void choose_counts(struct engine *en)
@@ -656,6 +656,15 @@ static int start_first(struct engine *en, uint32_t c, struct err *e)
     rc = start_card(en, c, &en->worker[en->n_workers], e);
     if (!rc)
         en->life[c].pid = (int)en->worker[en->n_workers++].pid;
+    en->card_failed |= rc != 0;
+    return rc;
+}
+static int wait_ready(struct engine *en, struct worker *w, struct err *e)
+{
+    int rc = spawn_wait_ready(w, e);
+
+    on_board(en, w);
+    en->card_failed |= rc && outbox_is_card(w->outbox);
     return rc;
 }
 
@@ -753,10 +762,8 @@ static int start_workers(struct engine *en, struct err *e)
     for (uint32_t c = 0; !rc && c < en->cards.n_cards; c++)
         if ((int)c != en->trunk_card) /* that one starts when the trunk is loaded */
             rc = start_first(en, c, e);
-    for (size_t i = 0; !rc && i < en->n_workers; i++) {
-        rc = spawn_wait_ready(&en->worker[i], e);
-        on_board(en, &en->worker[i]);
-    }
+    for (size_t i = 0; !rc && i < en->n_workers; i++)
+        rc = wait_ready(en, &en->worker[i], e);
     return rc;
 }
 
@@ -938,9 +945,7 @@ static int start_host(struct engine *en, struct err *e)
     en->life[en->trunk_card].hosts = 1;
     if ((rc = trunk_host_open(&c, &en->host, e)) || (rc = start_first(en, (uint32_t)en->trunk_card, e)))
         return rc;
-    rc = spawn_wait_ready(w, e);
-    on_board(en, w);
-    return rc;
+    return wait_ready(en, w, e);
 }
 
 static struct moe_told told(struct engine *en)
@@ -1238,7 +1243,7 @@ static int open_all(struct engine *en, struct err *e)
     if ((rc = decide(en, e)) ||
         (en->o->record_routes && (rc = routes_open(en->o->record_routes, en->layer, en->plan.geo.n_layers,
                                                    en->plan.max_tokens, &en->routes, e))) ||
-        (rc = tracer_open(en->o->trace, en->o->trace_to, &en->tracer, &en->timeline, e)) ||
+        (!en->tracer && (rc = tracer_open(en->o->trace, en->o->trace_to, &en->tracer, &en->timeline, e))) ||
         (rc = make_segments(en, e)) || (rc = start_workers(en, e)))
         return rc;
     note(en, "%u threads, %u node%s, %u slabs (%s), %.3f GB of slabs, trunk %.3f GB", en->threads,
@@ -1301,12 +1306,32 @@ static void close_all(struct engine *en)
     model_close(en->m);
 }
 
+/* A card that was found, but cannot start: where nobody named it the run goes on without cards, from the beginning.
+ * It is not tried again by leaving cards out one by one: what keeps one from starting is seldom its own. */
+static int open_without(struct engine *en, struct engine_options *o, struct err *e)
+{
+    struct engine new = {.o = o, .body = en->body, .arg = en->arg, .e = e, .tracer = en->tracer, .timeline = en->timeline};
+    struct err why = *e, none = {0};
+
+    routes_close(en->routes, &none);
+    close_all(en);
+    *o = *en->o;
+    o->want.kind = CARDS_NONE;
+    o->want.trunk = TRUNK_AUTO;
+    *en = new;
+    each_seg(en, not_open);
+    *e = none;
+    fprintf(stderr, "conclave: cards are not used: %s\n", why.msg);
+    return open_all(en, e);
+}
+
 int engine_run(const struct engine_options *o, int (*body)(struct engine *en, void *arg, struct err *e),
                void *arg, struct err *e)
 {
     struct engine *en = calloc(1, sizeof *en);
+    struct engine_options without;
     uint64_t dropped;
-    int status = 1;
+    int status = 1, rc;
 
     if (!en) {
         err_set(e, -ENOMEM, "no memory");
@@ -1317,7 +1342,10 @@ int engine_run(const struct engine_options *o, int (*body)(struct engine *en, vo
     en->arg = arg;
     en->e = e;
     each_seg(en, not_open);
-    if (!open_all(en, e)) {
+    rc = open_all(en, e);
+    if (rc && en->card_failed && o->want.kind == CARDS_AUTO)
+        rc = open_without(en, &without, e);
+    if (!rc) {
         status = run_team(en);
         say_warm(en);
     }
@@ -1576,6 +1604,8 @@ static void host_stats(const struct engine *en, struct engine_stats *s)
     s->gaps = atomic_load(&a->gaps);
     s->gap_asked_ns = atomic_load(&a->gap_asked_ns);
     s->gap_launch_ns = atomic_load(&a->gap_launch_ns);
+    s->chosen_ns = trunk_host_counters(en->host)->chosen_ns;
+    s->chosen = trunk_host_counters(en->host)->chosen;
 }
 
 /* Another process wrote them: names come from a table of ours. */

@@ -122,8 +122,9 @@ struct engine_stats {
     uint64_t calls, items;          /* published */
     uint64_t disk_items;            /* of these: the expert was not at hand */
     uint64_t card_items;            /* of these: the expert lay on a card */
-    uint64_t gap_asked_ns, gap_launch_ns;
     uint64_t gap_ns, gaps;          /* between the graphs of steps of one token, on a real card */
+    uint64_t gap_asked_ns, gap_launch_ns; /* of that: until the next record was there; from then to the launch */
+    uint64_t chosen_ns, chosen;     /* between an answer and the next record here: sampling, text */
     uint64_t own_items;             /* not published: it lay on the card whose worker executes the trunk */
     uint32_t n_cards, card_slots;   /* slots of all cards */
     uint64_t card_bytes;            /* of a card's pool */

@@ -431,7 +431,8 @@ void stats_put_engine(struct json_out *j, const struct engine_flags *f, const st
     put_u64(j, "own_items", s->own_items);
     if (s->gaps) {
         put_u64(j, "ns_between_graphs", s->gap_ns / s->gaps);
-        put_u64(j, "ns_until_asked", s->gap_asked_ns / s->gaps); /* of these: sampling, text, the next record */
+        put_u64(j, "ns_until_asked", s->gap_asked_ns / s->gaps); /* of these: until the next record was there */
+        put_u64(j, "ns_to_choose", s->chosen ? s->chosen_ns / s->chosen : 0); /* of these: sampling, text */
         put_u64(j, "ns_to_launch", s->gap_launch_ns / s->gaps);
     }
     put_u64(j, "card_slots", s->card_slots);

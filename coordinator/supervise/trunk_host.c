@@ -26,6 +26,7 @@ struct trunk_host {
     struct step_token *replay;
     uint32_t n_replay;    /* most of a pass */
     _Atomic uint64_t now; /* record << 32 | its tokens */
+    uint64_t answered_ns; /* the last answer was seen; 0: none */
 };
 
 static struct steps *steps_of(const struct trunk_host *h)
@@ -165,10 +166,15 @@ static int play(struct trunk_host *h, const struct step *s)
                             .best_only = s->best_only != 0};
 
     atomic_store_explicit(&h->now, r.seq << 32 | s->n_tokens, memory_order_release);
+    if (h->answered_ns && s->n_tokens == 1) {
+        h->count.chosen_ns += now_ns() - h->answered_ns;
+        h->count.chosen++;
+    }
     step_publish(h->c.geo, steps_of(h), &r, s->token, s->out);
     bell_ring(&h->c.bells[PROC_TRUNK], &h->c.calls->asleep);
     set_open(h, 1);
     int lost = wait_answer(h);
+    h->answered_ns = now_ns();
     set_open(h, 0);
     if (lost)
         return -1;

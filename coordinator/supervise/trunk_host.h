@@ -50,6 +50,7 @@ const _Atomic uint64_t *trunk_host_word(const struct trunk_host *h); /* of the s
 struct trunk_host_counters {
     uint32_t successors;
     uint64_t retired, replayed; /* open calls of the dead; tokens played again */
+    uint64_t chosen_ns, chosen; /* between an answer, seen here, and the next record, of one token */
 };
 const struct trunk_host_counters *trunk_host_counters(const struct trunk_host *h);
 struct answers *trunk_host_answers(const struct trunk_host *h);

@@ -76,6 +76,18 @@ both("a probe that is killed", probe("", "kill -9 $$\n"), "signal 9")
 both("nonsense", probe("hello"), "its text")
 both("no probe", "/nowhere/probe", "/nowhere/probe", "No such file")
 
+# cards that are found, but whose workers do not all start: no machine of ours has so many
+lost = probe(told([card(n) for n in range(8)]))
+check(run(lost, "--cards", "7").returncode == 1, "a named card that does not start")
+goes_on(run(lost), "a card that does not start", "cards are not used", "card ")
+with tempfile.TemporaryDirectory() as d:
+    trace, routes = os.path.join(d, "trace"), os.path.join(d, "routes")
+    goes_on(run(lost, "--trace", trace, "--record-routes", routes), "the same, with a timeline", "cards are not used")
+    with open(trace) as f:
+        events = json.load(f)
+    check(sum(x["name"] == "step" for x in events) > 1, "no step in the timeline")
+    check(os.path.exists(routes) and os.path.getsize(routes) > 0, "no routes")
+
 two = probe(told([card(0), card(1)]))
 refused(check, run(two, "--cards", "0,2"), 1, "no card 2", "0 to 1")
 refused(check, run(two, "--cards", "0,1", "--trunk", "2"), 1, "--trunk 2")
