@@ -46,7 +46,6 @@ struct policy {
     uint64_t taught; /* tokens of this round from which something is learned */
     double allowance;
     double life_before; /* tokens behind the imported heat */
-    double all;         /* uses of all experts, older ones counting less */
     struct heap lfu[POLICY_SIZES];
     double *lfu_count; /* by pair: log2 of the uses, in units that grow with time */
     uint32_t *aside;   /* lfu: those that may not leave */
@@ -177,7 +176,6 @@ static void count_waits(struct policy *p, uint32_t tokens)
 
 void policy_step(struct policy *p, uint32_t n_tokens)
 {
-    p->all *= (double)heat_decay(HEAT_SLOW, p->turn - p->now);
     p->now = p->turn;
     p->pass = n_tokens ? n_tokens : 1;
     p->turn = p->now + p->pass;
@@ -221,7 +219,6 @@ void policy_use(struct policy *p, uint32_t layer, uint32_t expert, uint32_t n)
     if (p->c.kind == POLICY_LFU)
         use_lfu(p, i, n);
     use_heat(p, i, n);
-    p->all += n;
     x->used = x->warm = 1;
     x->last = p->turn - 1 - p->pass / (n + 1);
     p->clock[layer] = p->turn - 1;
@@ -430,11 +427,6 @@ double policy_uses(const struct policy *p, uint32_t layer, uint32_t expert)
     return h->slow > 0 ? (double)h->slow * (double)heat_decay(HEAT_SLOW, p->now > h->at ? p->now - h->at : 0) : 0;
 }
 
-double policy_uses_all(const struct policy *p)
-{
-    return p->all;
-}
-
 uint64_t policy_tokens(const struct policy *p)
 {
     return p->now > 2 ? p->now - 2 : 0; /* the first pass begins at 2 */
@@ -478,7 +470,6 @@ void policy_import(struct policy *p, const float *uses, double tokens)
         x->heat.at = x->last = p->turn - 1;
         x->class = (uint8_t)heat_class(heat_value(&x->heat));
         x->warm = 1;
-        p->all += (double)x->heat.slow;
     }
 }
 

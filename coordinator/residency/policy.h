@@ -80,8 +80,6 @@ double policy_value(const struct policy *p, uint32_t layer, uint32_t expert);
 
 /* Its uses of late, older ones counting less (half after HEAT_SLOW tokens): what of all uses is whose. */
 double policy_uses(const struct policy *p, uint32_t layer, uint32_t expert);
-/* ... of all experts together, to a few parts in a hundred. */
-double policy_uses_all(const struct policy *p);
 /* Tokens so far, this pass's not counted. */
 uint64_t policy_tokens(const struct policy *p);
 

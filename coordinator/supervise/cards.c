@@ -11,7 +11,7 @@
 #define OPEN_MAX 2u /* uploads of a card at a time: one is copied, one waits */
 #define SCAN 1024u  /* experts looked at in a round */
 #define WEIGH 32u   /* tokens between two looks at who has which part of the uses */
-#define PRIOR 0.01  /* uses that every expert is taken to have had: before the first, all are alike */
+#define PRIOR 32.0  /* tokens, evenly routed, that are taken to have been before the first: few uses say little */
 #define SHED 4u     /* experts that a card with too much gives back at a time */
 #define MOVES 1.0   /* replacements a token in the mean: an upload shares the memory's rate with the decode */
 
@@ -41,7 +41,8 @@ struct cards {
     uint32_t n_open[MAX_CARDS], n_free, churn_at;
     uint64_t churned_ns;
     struct spread spread;
-    uint64_t weighed_at;   /* tokens: loads and targets are of then */
+    uint64_t weighed_at;   /* tokens: parts, loads and targets are of then */
+    float *part;           /* of all uses, by layer * n_experts + expert: what a load is the sum of */
     float *uses;           /* scratch */
     uint8_t up[MAX_CARDS];  /* its worker follows the rings */
     uint64_t lost_at[MAX_CARDS][2]; /* by the worker's number modulo 2: how far the executor was when it died */
@@ -98,8 +99,7 @@ static void publish(struct cards *c, const struct order *o, uint32_t card)
 
 static double part_of(const struct cards *c, uint32_t layer, uint32_t expert)
 {
-    return (policy_uses(c->policy, layer, expert) + PRIOR) /
-           (policy_uses_all(c->policy) + PRIOR * (double)n_experts(c));
+    return c->part[(size_t)layer * c->c.geo->n_experts + expert];
 }
 static void add_load(struct cards *c, uint32_t i, double part)
 {
@@ -108,35 +108,51 @@ static void add_load(struct cards *c, uint32_t i, double part)
     *load = *load + part > 0 ? *load + part : 0;
 }
 
-/* Loads and targets anew. */
+static void weigh_parts(struct cards *c)
+{
+    const struct geometry *g = c->c.geo;
+    double all = 0;
+
+    for (uint32_t l = 0; l < g->n_layers; l++) {
+        const struct expert_layer *x = table_layer(c->c.tables, l);
+        for (uint32_t n = 0; n < x->n_experts; n++) {
+            double u = policy_uses(c->policy, l, n) + PRIOR * x->top_k / x->n_experts;
+            c->part[(size_t)l * g->n_experts + n] = (float)u;
+            all += u;
+        }
+    }
+    for (size_t i = 0; i < n_experts(c); i++)
+        c->part[i] = (float)(c->part[i] / all);
+}
+
+/* Parts, loads and targets anew. Until the next time a part is what it is now: an expert that comes or leaves
+ * counts in the loads as it was weighed, or else those that were not used by the first few tokens would seem to be
+ * free, and every card would be filled with them. */
 static void weigh(struct cards *c)
 {
     const struct geometry *g = c->c.geo;
     const struct card_plan *p = c->c.plan;
     uint32_t places[MAX_CARDS];
     struct spread_rates r;
-    double load[MAX_CARDS] = {0}, bytes = 0, item = 0, all = 0, most;
+    double bytes = 0, item = 0, most;
 
     c->weighed_at = policy_tokens(c->policy);
+    weigh_parts(c);
+    memset(c->spread.load, 0, sizeof c->spread.load);
     for (uint32_t l = 0; l < g->n_layers; l++) {
         const struct expert_layer *x = table_layer(c->c.tables, l);
         if (x->n_experts)
             bytes = x->top_k * (item = (double)slot_bytes(x));
-        for (uint32_t n = 0; n < x->n_experts; n++) {
-            double u = policy_uses(c->policy, l, n) + PRIOR;
-            uint32_t i = *slot_of(c, l, n);
-            c->uses[(size_t)l * g->n_experts + n] = (float)u;
-            all += u;
-            if (i != PLACE_NONE)
-                load[shape(c, i)->card] += u;
-        }
+        for (uint32_t n = 0; n < x->n_experts; n++)
+            if (*slot_of(c, l, n) != PLACE_NONE)
+                add_load(c, *slot_of(c, l, n), part_of(c, l, n));
     }
     c->c.rates(c->c.arg, &r);
+    memcpy(c->uses, c->part, n_experts(c) * sizeof *c->uses);
     most = predict_hottest(c->uses, n_experts(c), g->n_slots);
     for (uint32_t k = 0; k < p->n_cards; k++) {
         places[k] = p->slot0[k + 1] - p->slot0[k];
         r.card[k].most = most * places[k] / g->n_slots;
-        c->spread.load[k] = load[k] / all;
     }
     spread_plan(&c->spread, &r, p->n_cards, places, c->c.all_in_ram, bytes, item);
 }
@@ -875,8 +891,9 @@ int cards_open(const struct cards_config *config, struct cards **out, struct err
         c->up[k] = 1;
         atomic_store_explicit(table_card(config->tables, k), config->card[k].outbox, memory_order_release);
     }
+    c->part = calloc(n_experts(c), sizeof *c->part);
     c->uses = calloc(n_experts(c), sizeof *c->uses);
-    if (!c->uses) {
+    if (!c->part || !c->uses) {
         err_set(e, rc, "no memory for the uses of %zu experts", n_experts(c));
         goto failed;
     }
@@ -903,6 +920,7 @@ void cards_close(struct cards *c)
     free(c->slot_of);
     free(c->asked);
     free(c->busy);
+    free(c->part);
     free(c->uses);
     free(c->hot);
     free(c);
