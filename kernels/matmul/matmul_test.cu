@@ -6,6 +6,7 @@
 extern "C" {
 #include "kernels/cpu.h"
 #include "kernels/dot/dot.h"
+#include "kernels/dot/dot_cuda.h"
 #include "kernels/dot/rows.h"
 #include "kernels/matmul/finish.h"
 #include "kernels/matmul/matmul.h"
@@ -171,15 +172,34 @@ static void one_type(uint32_t type, int quick)
     large(type, 16384, 77, 64, &g);
 }
 
-/* matmul_test [quick] [TYPE ...]: quick is for runs under a checker */
+/* The kernels of one to eight vectors, each in as few launches as show its hand-overs: a row shorter than a step,
+ * one that fills it, and one of more steps than there are places for them. */
+static void few(uint32_t type)
+{
+    static const size_t lengths[] = {512, 4096, 16384}, counts[] = {1, 2, 4, 8};
+    struct rng g = {72 + type};
+
+    for (size_t k = 0; k < 3; k++) {
+        struct fixture f;
+
+        make(&f, type, lengths[k], ROWS, 8, RANDOM, GAUSS, &g);
+        matmul(type, f.w, f.row_bytes, f.n, 0, ROWS, f.acts, f.stride, NULL, 8, f.ref, ROWS);
+        for (size_t c = 0; c < 4; c++)
+            call(&f, ROWS, 0, counts[c], 0, 0);
+        drop(&f);
+    }
+}
+
+/* matmul_test [quick | few] [TYPE ...]: these two are for runs under a checker */
 int main(int argc, char **argv)
 {
-    int quick = argc > 1 && !strcmp(argv[1], "quick");
+    int just_few = argc > 1 && !strcmp(argv[1], "few"), quick = just_few || (argc > 1 && !strcmp(argv[1], "quick"));
 
     if (!cuda_card())
         return test_end();
     cpu_float_state();
-    CUDA_OK(products_load_cuda());
+    if (!just_few) /* a checker takes its time for each kernel that is loaded */
+        CUDA_OK(products_load_cuda());
     for (uint32_t type = 0; type < 64; type++) {
         const struct type_info *t = type_info(type);
         int failed = test_failed, asked = argc <= 1 + quick;
@@ -188,7 +208,11 @@ int main(int argc, char **argv)
             asked |= !strcmp(argv[i], t->name);
         if (!dot_type(type) || !asked)
             continue;
-        one_type(type, quick);
+        CUDA_OK(dot_cuda_type(type)->load());
+        if (just_few)
+            few(type);
+        else
+            one_type(type, quick);
         if (test_failed > failed)
             printf("%s: %d of its checks failed\n", t->name, test_failed - failed);
     }
