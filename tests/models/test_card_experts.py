@@ -40,8 +40,7 @@ def counters(what, s, workers, cards, trunk, nodes, all_in_ram):
     # what the trunk's card holds was hit; and hits come from what came there, though it may have left since
     host = [w for w in workers if w["trunk"]]
     check(s["own_items"] > 0 or not any(w["held"] for w in host), "%s: no own hits: %s" % (what, workers))
-    check(s["own_items"] == 0 or any(w["held"] if all_in_ram else w["came"] for w in host), "%s: own hits: %d, %s" %
-          (what, s["own_items"], workers))
+    check(s["own_items"] == 0 or any(w["came"] for w in host), "%s: own hits: %d, %s" % (what, s["own_items"], workers))
     slots, experts = s["card_slots"], s["experts"]
     check(slots >= cards, "%s: %d slots" % (what, slots))
     if not all_in_ram:
