@@ -18,6 +18,7 @@
 #include "coordinator/pack/verify.h"
 #include "coordinator/residency/plan.h"
 #include "coordinator/supervise/load.h"
+#include "coordinator/supervise/lookup.h"
 #include "coordinator/supervise/trunk_host.h"
 #include "coordinator/trunk/arch/arch.h"
 #include "coordinator/trunk/dump.h"
@@ -31,6 +32,7 @@
 #define CARD_LEAST (1ull << 30) /* with less free memory a card is of no use */
 #define LOOKERS 3u          /* own_cores */
 #define OWN_CORES_LEAST 8u
+#define LOOKUP_TOKEN_BYTES 512u /* of rows' numbers and lists, for each token of a pass */
 #define CARD_PARTS 64u /* emulated pools are not made smaller than this part of the experts unless asked for */
 #define CARD_BESIDE (768ull << 20) /* of a real card: kernels, and the arrays of a pass */
 
@@ -54,7 +56,10 @@ struct engine {
     struct pieces pieces;
     uint32_t threads, n_nodes, n_seqs;
     struct expert_layer *layer;
-    uint64_t *trunk_off, trunk_bytes;
+    uint64_t *trunk_off, trunk_bytes; /* trunk_off LOOKUP_PAGED: a table's rows are read as needed */
+    struct lookup_needs table_needs;
+    uint64_t stage;           /* where such rows are read to, in the trunk's segment */
+    struct lookup *lookup;    /* NULL: no tables by rows */
     struct weight_at *weight_at; /* by program weight */
     struct weights weights;
 
@@ -171,10 +176,28 @@ static int trunk_places(struct engine *en, struct err *e)
     if (!en->trunk_off)
         return err_set(e, -ENOMEM, "no memory for the table of tensors");
     for (uint32_t i = 0; i < en->m->n_tensors; i++) {
+        if (en->m->tensor[i].by_rows)
+            continue;
         en->trunk_off[i] = en->trunk_bytes;
         en->trunk_bytes += trunk_room(&en->m->tensor[i]);
     }
     return 0;
+}
+
+/* Tables behind the other weights: whole, or a stage for rows. */
+static void table_places(struct engine *en)
+{
+    for (uint32_t i = 0; i < en->m->n_tensors; i++) {
+        if (!en->m->tensor[i].by_rows)
+            continue;
+        en->trunk_off[i] = en->plan.tables_whole ? en->trunk_bytes : LOOKUP_PAGED;
+        if (en->plan.tables_whole)
+            en->trunk_bytes += trunk_room(&en->m->tensor[i]);
+    }
+    if (!en->prog->n_tables || en->plan.tables_whole)
+        return;
+    en->stage = en->trunk_bytes;
+    en->trunk_bytes += en->table_needs.stage;
 }
 
 static int with_cards(const struct engine *en)
@@ -355,6 +378,8 @@ static int choose_sizes(struct engine *en, struct err *e)
     const struct model *m = en->m;
     const struct engine_options *o = en->o;
     struct exec_needs need = exec_needs(en->prog, o->kv);
+
+    en->table_needs = lookup_needs(en->prog, m, 1);
     struct plan_file f = {
         .path = m->path,
         .layer = en->layer,
@@ -366,16 +391,20 @@ static int choose_sizes(struct engine *en, struct err *e)
         .n_vocab = m->n_vocab,
         .n_ctx_train = m->n_ctx_train,
         .trunk_bytes = en->trunk_bytes,
-        .token_bytes = need.token,
+        .token_bytes = need.token + 2 * en->prog->token_bytes + (en->prog->n_tables ? LOOKUP_TOKEN_BYTES : 0),
         .row_bytes = need.row,
-        .position_bytes = need.position,
+        .position_bytes = need.position + (en->prog->n_tables ? en->n_seqs * sizeof(uint32_t) : 0),
         .kept_bytes = need.kept,
         .sequence_bytes = need.sequence,
         .saved_bytes = o->n_saved * need.saved,
+        .tables = {.whole = en->table_needs.whole,
+                   .stage = en->table_needs.stage,
+                   .row = en->table_needs.row,
+                   .token = en->table_needs.least},
     };
     const char *call_tokens = getenv("CONCLAVE_CALL_TOKENS"); /* tests: calls that small models do not need */
-    struct plan_ask a = {.ram = o->ram, .n_ctx = o->n_ctx, .batch = o->batch, .n_nodes = en->n_nodes,
-                         .n_seqs = en->n_seqs, .threads = en->threads, .every_row = o->every_row,
+    struct plan_ask a = {.ram = o->ram, .tables = o->table_ram, .n_ctx = o->n_ctx, .batch = o->batch,
+                         .n_nodes = en->n_nodes, .n_seqs = en->n_seqs, .threads = en->threads, .every_row = o->every_row,
                          .rows = en->n_seqs > 1 + en->drafts ? en->n_seqs : 1 + en->drafts,
                          .call_tokens = call_tokens ? (uint32_t)strtoul(call_tokens, NULL, 10) : 0};
     struct plan_budget b;
@@ -403,6 +432,8 @@ static int choose_sizes(struct engine *en, struct err *e)
     en->plan.geo.step_tokens = en->plan.max_tokens;
     en->plan.geo.step_out = en->plan.max_out;
     en->plan.geo.n_slots = en->cards.n_slots;
+    en->plan.geo.token_bytes = en->prog->token_bytes;
+    table_places(en);
     for (uint32_t i = 0; i < en->plan.n_notes; i++)
         if (en->plan.note[i].always || o->verbose)
             fprintf(stderr, "conclave: %s\n", en->plan.note[i].text);
@@ -930,6 +961,8 @@ static int start_host(struct engine *en, struct err *e)
         .kv = en->o->kv,
         .threads = en->threads,
         .cpu = en->host_cpu,
+        .rows = en->lookup ? lookup_rows : NULL,
+        .rows_arg = en->lookup,
         .open = en->real.n ? &en->step_open : NULL,
         .own_core = own_cores(en),
         .watch = &en->watch,
@@ -994,6 +1027,8 @@ static int open_executor(struct engine *en, uint64_t first, struct err *e)
         .n_seqs = en->n_seqs,
         .n_saved = en->o->n_saved,
         .kv = en->o->kv,
+        .rows = lookup_rows,
+        .rows_arg = en->lookup,
     };
     int rc;
 
@@ -1025,6 +1060,25 @@ static int rates_asked(struct spread_rates *r)
     for (uint32_t c = 0; c < MAX_CARDS && *end == ','; c++)
         r->card[c].rate = strtod(end + 1, &end);
     return 1;
+}
+
+static int start_lookup(struct engine *en, struct err *e)
+{
+    struct lookup_config c = {
+        .m = en->m,
+        .prog = en->prog,
+        .board = en->board.base,
+        .bells = en->bells.base,
+        .max_tokens = en->plan.max_tokens,
+        .n_ctx = en->plan.n_ctx,
+        .n_seqs = en->n_seqs,
+        .trunk = en->trunk.base,
+        .trunk_off = en->trunk_off,
+        .stage = en->stage,
+        .cache_bytes = en->plan.table_cache,
+    };
+
+    return en->prog->n_tables ? lookup_open(&c, &en->lookup, e) : 0;
 }
 
 static int start_trunk(struct engine *en, struct err *e)
@@ -1062,6 +1116,9 @@ static int start_trunk(struct engine *en, struct err *e)
     en->feed = calloc(en->plan.max_tokens, sizeof *en->feed);
     if (!en->feed)
         return err_set(e, -ENOMEM, "no memory for a pass of %u tokens", en->plan.max_tokens);
+    if ((rc = start_lookup(en, e)))
+        return rc;
+    pc.lookup = en->lookup;
     if ((!en->plan.slabs.resident || en->cards.n_cards) && (rc = start_memory(en, e)))
         return rc;
     for (uint32_t k = 0; k < g->n_nodes; k++)
@@ -1198,6 +1255,16 @@ static void choose_drafts(struct engine *en)
                 away(en) ? "the trunk on a card" : "--record-routes");
 }
 
+/* A token table of its own that is larger than what tables may take is looked up by rows as well. */
+static void choose_tables(struct engine *en)
+{
+    struct model *m = en->m;
+    struct model_tensor *t = &m->tensor[m->token_embd];
+
+    if (en->o->table_ram && t->bytes > en->o->table_ram && m->output.w != m->token_embd)
+        t->by_rows = 1;
+}
+
 /* Where the trunk is computed decides whether anything is drafted, and that is a part of the program. */
 static int make_program(struct engine *en, struct err *e)
 {
@@ -1224,6 +1291,7 @@ static int decide(struct engine *en, struct err *e)
         return err_set(e, -EINVAL, "--prefetch on: nothing is read ahead with --cards; leave one of them out");
     if ((rc = model_open(en->o->model_path, 0, &en->m, e)))
         return rc;
+    choose_tables(en);
     if ((rc = make_program(en, e)))
         return rc;
     for (size_t i = 0; i < en->m->n_warnings; i++)
@@ -1287,6 +1355,7 @@ static void close_all(struct engine *en)
     exec_close(en->exec);
     moe_close(en->moe);
     paging_stop(en->paging);
+    lookup_close(en->lookup);
     heat_keeper_close(en->heat);
     watch_stop(en->watch);
     spawn_end(en->worker, en->n_workers);
@@ -1384,6 +1453,8 @@ int engine_plan(const struct engine_options *o, int (*look)(const struct engine_
             .real = &en->real,
             .trunk_card = en->trunk_card,
             .trunk_bytes = en->trunk_bytes,
+            .table_bytes = en->table_needs.whole,
+            .table_row = en->table_needs.row,
             .threads = en->threads,
             .n_nodes = en->n_nodes,
         };
@@ -1505,6 +1576,8 @@ const float *engine_step(struct engine *en, const struct step *s)
         assert(s->token[t].id < en->m->n_vocab && s->token[t].pos < en->plan.n_ctx && s->token[t].seq < en->n_seqs);
     for (uint32_t i = 0; i < s->n_out; i++)
         assert(s->out[i] < s->n_tokens);
+    if (en->lookup) /* their rows come while the first layers compute */
+        lookup_ask(en->lookup, s);
     logits = step(en, s);
     timeline_end(&en->timeline, TIMELINE_LEADER, TIMELINE_STEP, start, en->steps + 1, s->n_tokens, s->n_out);
     start = now_ns() - start;
@@ -1547,6 +1620,13 @@ uint32_t engine_restore(struct engine *en, uint32_t slot)
 uint64_t engine_saved_bytes(const struct engine *en)
 {
     return exec_needs(en->prog, en->o->kv).saved;
+}
+
+void engine_foresee(struct engine *en, const uint32_t *ids, size_t n, size_t from, uint32_t seq)
+{
+    assert(n <= en->plan.n_ctx && from <= n && seq < en->n_seqs);
+    if (en->lookup)
+        lookup_foresee(en->lookup, ids, n, from, seq);
 }
 
 const float *engine_feed(struct engine *en, const uint32_t *ids, size_t n, uint32_t pos)
@@ -1665,6 +1745,23 @@ void engine_counts(const struct engine *en, struct engine_count *c)
     }
 }
 
+static void table_stats(const struct engine *en, struct engine_stats *s)
+{
+    struct lookup_counters c;
+
+    if (!en->lookup)
+        return;
+    lookup_counters(en->lookup, &c);
+    s->table_bytes = en->table_needs.whole;
+    s->tables_whole = en->plan.tables_whole;
+    s->table_rows = c.rows;
+    s->table_hits = c.hits;
+    s->table_reads = c.reads;
+    s->table_read_bytes = c.bytes;
+    s->table_wait_ns = c.wait_ns;
+    s->table_cached = s->tables_whole ? 0 : c.cached;
+}
+
 void engine_stats(const struct engine *en, struct engine_stats *s)
 {
     static const struct moe_counters none;
@@ -1733,6 +1830,7 @@ void engine_stats(const struct engine *en, struct engine_stats *s)
     s->expert_bytes = en->plan.slabs.need_all;
     s->expert_one_bytes = en->plan.slabs.need_one;
     s->slab_bytes = slab_total(en);
+    table_stats(en, s);
     s->kv_bytes = exec_kv_bytes(en->prog, en->o->kv, en->plan.n_ctx);
     s->threads = en->threads;
     s->nodes = en->plan.geo.n_nodes;

@@ -33,6 +33,8 @@ struct engine_options {
     uint32_t threads;  /* 0: physical cores */
     uint32_t nodes;    /* 0: the machine's NUMA nodes; more than it has: simulated */
     uint64_t ram;      /* bytes of slabs for routed experts, all nodes together; 0: all that fit */
+    uint64_t table_ram; /* bytes for look-up tables, rows beyond which are read as needed; a token table of its own that
+                         * is larger is one of them then; 0: n-gram tables alone, whole where there is room */
     struct cards_wanted want; /* --cards and --trunk */
     const char *trunk_here; /* the flag that reads the trunk's buffers, which are in this process then; NULL: none */
     uint32_t batch;    /* most tokens of a trunk pass; 0: 512 */
@@ -73,6 +75,7 @@ struct engine_look { /* borrowed, valid while `look` runs */
     const struct cards_chosen *real;  /* n: of these, cards of the driver; else emulated; why none */
     int trunk_card;                   /* index of the one that computes the trunk; -1: the CPU does */
     uint64_t trunk_bytes;
+    uint64_t table_bytes, table_row; /* of look-up tables by rows, whole; a row of theirs in the cache */
     uint32_t threads, n_nodes;
 };
 /* What engine_run would do with these options, shown to `look` instead of done: nothing is made, no
@@ -110,6 +113,9 @@ const float *engine_feed(struct engine *en, const uint32_t *ids, size_t n, uint3
 void engine_save(struct engine *en, uint32_t seq, uint32_t pos, uint32_t slot);
 uint32_t engine_restore(struct engine *en, uint32_t slot);
 uint64_t engine_saved_bytes(const struct engine *en); /* of a slot */
+/* Tokens ids[0..n) are those of sequence slot seq, and from `from` on they are going to be read: what they look up in
+ * tables can be on its way. */
+void engine_foresee(struct engine *en, const uint32_t *ids, size_t n, size_t from, uint32_t seq);
 void engine_dump(struct engine *en, struct dump *d, uint32_t positions); /* trunk/dump.h; NULL ends it */
 
 /* ---- what it did; counters since the start, so that two readings can be subtracted ---- */
@@ -155,6 +161,11 @@ struct engine_stats {
     uint64_t load_ns, loaded_bytes;
     uint64_t trunk_bytes, slab_bytes, kv_bytes; /* sizes */
     uint64_t expert_bytes, expert_one_bytes; /* slabs that hold all experts, the largest one */
+    uint64_t table_bytes;           /* of look-up tables by rows, whole; 0: none */
+    int tables_whole;
+    uint64_t table_rows, table_hits, table_reads, table_read_bytes; /* paged ones: rows that steps needed; of these, at
+                                     * hand; rows read, bytes of their blocks */
+    uint64_t table_wait_ns, table_cached; /* steps waited for them; rows that are kept at most */
     uint64_t net_finds;             /* work found by a time-out alone; 0 unless something is wrong */
     uint32_t threads, nodes, n_slabs;
     uint64_t major_faults;          /* pages that the coordinator had to wait for the disk for */

@@ -38,6 +38,7 @@ struct host {
     uint64_t behind, state; /* last record; the state's version */
     struct step_token *token;
     uint32_t *out;
+    uint8_t *rows; /* looked-up ones of the step's tokens; NULL: the program has no tables */
     uint64_t n_steps, n_tokens, step_ns, sleeps, net_finds;
     uint64_t answered_ns, taken_ns, gap_asked_ns, gap_launch_ns;
     uint64_t seen_ns, gap_ns, gaps; /* the last step's end on a card; as answer_counters */
@@ -66,6 +67,12 @@ static void *take(const struct child *c, enum seg_role role, uint32_t index, uin
     return NULL;
 }
 
+static void rows_of_step(void *arg, const struct step *s, struct step_rows *out)
+{
+    (void)s;
+    *out = (struct step_rows){.bytes = ((struct host *)arg)->rows};
+}
+
 static int open_on_team(struct host *h, const struct moe_config *mc, enum kv_type kv, struct err *e)
 {
     struct exec_config xc = {.prog = h->prog,
@@ -74,7 +81,9 @@ static int open_on_team(struct host *h, const struct moe_config *mc, enum kv_typ
                              .max_out = h->g.step_out,
                              .n_ctx = h->g.n_ctx,
                              .n_seqs = h->g.n_seqs,
-                             .kv = kv};
+                             .kv = kv,
+                             .rows = rows_of_step,
+                             .rows_arg = h};
     int rc = moe_open(mc, &h->moe, e);
 
     xc.moe = h->moe;
@@ -196,7 +205,9 @@ int host_open(const struct host_config *config, struct host **out, struct err *e
     mc.bells = h->bells;
     h->token = calloc(h->g.step_tokens, sizeof *h->token);
     h->out = calloc(h->g.step_out, sizeof *h->out);
-    if (!h->token || !h->out)
+    if (h->g.token_bytes)
+        h->rows = calloc(h->g.step_tokens, h->g.token_bytes);
+    if (!h->token || !h->out || (h->g.token_bytes && !h->rows))
         return err_set(e, -ENOMEM, "no memory for a step of %u tokens", h->g.step_tokens);
     return open_executor(h, &mc, trunk, e);
 }
@@ -217,6 +228,7 @@ void host_close(struct host *h)
     free(h->at);
     free(h->token);
     free(h->out);
+    free(h->rows);
     free(h);
 }
 
@@ -371,6 +383,8 @@ static int work(struct host *h, struct team *t)
 
     if (rc <= 0)
         return rc;
+    if (h->rows)
+        step_take_rows(&h->g, h->steps, h->rows, r.n_tokens);
     h->taken_ns = now_ns();
     h->behind = r.seq;
     fault_work();

@@ -85,6 +85,7 @@ struct geometry {
     uint32_t step_tokens, step_out; /* most tokens of a step, and most rows of logits */
     uint32_t n_seqs;        /* a token's sequence is below this */
     uint32_t n_slots;       /* slots of all cards: places n_slabs .. n_slabs + n_slots - 1 */
+    uint32_t token_bytes;   /* of looked-up rows that a step hands over for each token */
     uint64_t acts_half;     /* bytes of one half of the activation arena */
     uint64_t inter_half;    /* ... of an outbox's intermediate arena */
     uint64_t rows_half;     /* ... of an outbox's row arena */
@@ -249,7 +250,8 @@ _Static_assert(sizeof(struct step_record) == 40, "a shared structure's size is f
 struct steps {
     LINE _Atomic uint64_t word;
     LINE struct step_record record;
-    LINE uint8_t data[]; /* step_tokens of struct step_token, then step_out of uint32_t: indices of tokens */
+    LINE uint8_t data[]; /* step_tokens of struct step_token, then step_out of uint32_t: indices of tokens; then
+                          * token_bytes for each token: its looked-up rows (struct prog_table) */
 };
 
 /* ---- answers: written by the trunk's executor alone, when it is a worker ----
@@ -506,7 +508,7 @@ static inline float *outbox_rows(const struct geometry *g, struct outbox *o, uin
 static inline uint64_t steps_bytes(const struct geometry *g)
 {
     return sizeof(struct steps) + (uint64_t)g->step_tokens * sizeof(struct step_token) +
-           (uint64_t)g->step_out * sizeof(uint32_t);
+           (uint64_t)g->step_out * sizeof(uint32_t) + (uint64_t)g->step_tokens * g->token_bytes;
 }
 static inline uint64_t answers_bytes(const struct geometry *g)
 {

@@ -11,6 +11,15 @@ void step_publish(const struct geometry *g, struct steps *s, const struct step_r
     atomic_store_explicit(&s->word, r->seq, memory_order_release);
 }
 
+void step_put_rows(const struct geometry *g, struct steps *s, const uint8_t *rows, uint32_t n)
+{
+    words_store(steps_rows(g, s), rows, (size_t)n * g->token_bytes);
+}
+void step_take_rows(const struct geometry *g, struct steps *s, uint8_t *rows, uint32_t n)
+{
+    words_load(rows, steps_rows(g, s), (size_t)n * g->token_bytes);
+}
+
 static int check(const struct geometry *g, const struct step_record *r, const struct step_token *token,
                  const uint32_t *out, struct err *e)
 {

@@ -2,7 +2,8 @@
  * executor answers. One record is open at a time.
  *
  *   coordinator                                   executor
- *   step_publish(...); bell_ring(PROC_TRUNK)      step_take(...) behind `after`
+ *   step_put_rows(...), where there are tables
+ *   step_publish(...); bell_ring(PROC_TRUNK)      step_take(...) behind `after`; step_take_rows(...)
  *   wait for step_answered(s), or its death       steps its program: calls published, awaited, retired
  *   read the logits; commit state_out             logits; step_answer(s); bell_ring(PROC_MAIN)
  *
@@ -21,11 +22,19 @@ static inline uint32_t *steps_out(const struct geometry *g, struct steps *s)
 {
     return (uint32_t *)(s->data + (uint64_t)g->step_tokens * sizeof(struct step_token));
 }
+static inline uint8_t *steps_rows(const struct geometry *g, struct steps *s)
+{
+    return (uint8_t *)(steps_out(g, s) + g->step_out);
+}
 static inline float *answer_logits(struct answers *a)
 {
     return (float *)a->data;
 }
 
+/* Looked-up rows of n tokens, token_bytes each: before step_publish, and after step_take. What they hold is no
+ * index. */
+void step_put_rows(const struct geometry *g, struct steps *s, const uint8_t *rows, uint32_t n);
+void step_take_rows(const struct geometry *g, struct steps *s, uint8_t *rows, uint32_t n);
 /* Coordinator: the record before must be answered, or its executor reaped. token: r->n_tokens of them,
  * out: r->n_out. r->seq: one more than the last. */
 void step_publish(const struct geometry *g, struct steps *s, const struct step_record *r,

@@ -14,7 +14,7 @@
 static struct geometry g = {.n_nodes = 1, .n_layers = 1, .n_experts = 4, .top_k = 2, .n_embd = 8, .n_ff = 8,
                             .max_tokens = 4, .max_items = 4, .max_pairs = 8, .amend_slots = 16,
                             .order_slots = 4, .n_slabs = 4, .n_vocab = VOCAB, .n_ctx = 1u << 20, .n_seqs = 2,
-                            .step_tokens = 5, .step_out = 3, .acts_half = 128, .inter_half = 256,
+                            .step_tokens = 5, .step_out = 3, .token_bytes = 8, .acts_half = 128, .inter_half = 256,
                             .rows_half = 256};
 
 struct both {
@@ -24,12 +24,15 @@ struct both {
 };
 
 /* What the answer to a record must be, a function of all its numbers. */
-static float answer_of(const struct step_record *r, const struct step_token *t, uint32_t row, uint32_t i)
+static float answer_of(const struct step_record *r, const struct step_token *t, const uint32_t *rows, uint32_t row,
+                       uint32_t i)
 {
     uint32_t h = (uint32_t)r->seq * 31 + (uint32_t)r->state_in * 7 + (uint32_t)r->state_out;
 
     for (uint32_t k = 0; k < r->n_tokens; k++)
         h = h * 33 + t[k].id + 5 * t[k].pos;
+    for (uint32_t k = 0; k < r->n_tokens; k++)
+        h = h * 31 + rows[2 * k] + 3 * rows[2 * k + 1];
     return (float)((h + row * 1000 + i) & 0xFFFFF);
 }
 
@@ -38,7 +41,7 @@ static void *executor(void *arg)
     struct both *b = arg;
     struct step_record r;
     struct step_token token[5];
-    uint32_t out[3];
+    uint32_t out[3], rows[2 * 5];
     struct err e = {0};
 
     for (uint64_t after = 0; after < STEPS;) {
@@ -51,9 +54,10 @@ static void *executor(void *arg)
             b->bad++;
             return NULL;
         }
+        step_take_rows(&g, b->s, (uint8_t *)rows, r.n_tokens);
         for (uint32_t k = 0; k < r.n_out; k++)
             for (uint32_t i = 0; i < VOCAB; i++)
-                answer_logits(b->a)[k * VOCAB + i] = answer_of(&r, token, out[k], i);
+                answer_logits(b->a)[k * VOCAB + i] = answer_of(&r, token, rows, out[k], i);
         after = r.seq;
         step_answer(b->a, r.seq);
     }
@@ -73,18 +77,21 @@ static void records_and_answers(void)
     for (uint64_t s = 1; s <= STEPS; s++) {
         struct step_record r = {s, s - 1, s, 1 + (uint32_t)(s % 5), 0, 0, 0};
         struct step_token token[5];
-        uint32_t out[3];
+        uint32_t out[3], rows[2 * 5];
         for (uint32_t i = 0; i < r.n_tokens; i++) {
             token[i] = (struct step_token){(uint32_t)(s * 7 + i) % VOCAB, (uint32_t)s + i, 0};
             if (r.n_out < 3 && (s >> i & 1))
                 out[r.n_out++] = i;
         }
+        for (uint32_t i = 0; i < 2 * r.n_tokens; i++)
+            rows[i] = (uint32_t)s * 13 + i;
+        step_put_rows(&g, b.s, (const uint8_t *)rows, r.n_tokens);
         step_publish(&g, b.s, &r, token, out);
         while (!step_answered(b.a, s) && !__atomic_load_n(&b.bad, __ATOMIC_RELAXED))
             sched_yield();
         for (uint32_t k = 0; k < r.n_out; k++)
             for (uint32_t i = 0; i < VOCAB; i++)
-                wrong += answer_logits(b.a)[k * VOCAB + i] != answer_of(&r, token, out[k], i);
+                wrong += answer_logits(b.a)[k * VOCAB + i] != answer_of(&r, token, rows, out[k], i);
     }
     pthread_join(t, NULL);
     CHECK_EQ(wrong, 0);

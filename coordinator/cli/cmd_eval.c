@@ -189,6 +189,7 @@ static int read_in(struct eval *v, const float **last, struct err *e)
 
     if (most > out)
         most = out;
+    engine_foresee(v->en, v->ids, v->n, 0, 0);
     for (size_t at = 0; at < v->n;) {
         struct step s = {.token = v->pass, .out = v->rows};
 

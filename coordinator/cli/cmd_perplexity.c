@@ -114,6 +114,7 @@ static int one_window(struct perplexity *p, size_t window, struct err *e)
 
     if (most > engine_max_out(p->en))
         most = engine_max_out(p->en);
+    engine_foresee(p->en, ids, n_ctx, 0, 0);
     for (uint32_t at = 0; at < n_ctx - 1;) { /* the last token has no successor in its window */
         struct step s = {.token = p->pass, .out = p->rows};
 

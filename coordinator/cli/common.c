@@ -62,6 +62,14 @@ const struct flag engine_flag_table[] = {
      .help = "memory for routed experts, with a suffix K, M, G or T; with less than all of them "
              "the rest is "
              "read from the file when needed"},
+    {.name = "table-ram",
+     .arg = "BYTES",
+     .kind = FLAG_SIZE,
+     .at = AT(table_ram),
+     .min = 1,
+     .shown = "an n-gram table whole where there is room beside all experts, else rows of it in 1/32 of what is left",
+     .help = "memory for look-up tables (hashed n-grams, or a token table of its own): one that takes more stays in "
+             "the file, its rows are read as they are needed and so many bytes of them are kept"},
     {.name = "nodes",
      .arg = "N",
      .kind = FLAG_U32,
@@ -146,7 +154,7 @@ const struct flag engine_run_table[] = {
     {.kind = 0},
 };
 const char engine_flags_notes[] =
-    "-t, --ram, --cache-policy, --prefetch, --nodes, --cards, --trunk and --batch change speed and memory, never a bit of the result: the bytes "
+    "-t, --ram, --table-ram, --cache-policy, --prefetch, --nodes, --cards, --trunk and --batch change speed and memory, never a bit of the result: the bytes "
     "depend "
     "on the model file, the tokens, --kv and the sampling settings alone.\n"
     "Sizes: 800M, 1.5G; K, M, G, T are powers of 1024.";
@@ -192,6 +200,7 @@ void engine_flags_options(struct engine_flags *f, struct engine_options *o)
     o->threads = f->threads;
     o->nodes = f->nodes;
     o->ram = f->ram;
+    o->table_ram = f->table_ram;
     o->batch = f->batch;
     o->want = f->cards;
     o->policy = (enum policy_kind)f->policy;
@@ -398,6 +407,25 @@ static void put_residency(struct json_out *j, const struct engine_flags *f, cons
     json_close_object(j);
 }
 
+/* Look-up tables by rows. */
+static void put_tables(struct json_out *j, const struct engine_stats *s)
+{
+    if (!s->table_bytes)
+        return;
+    json_key(j, "tables");
+    json_open_object(j);
+    put_u64(j, "bytes", s->table_bytes);
+    json_key(j, "whole");
+    json_put_bool(j, s->tables_whole);
+    put_u64(j, "rows_kept", s->table_cached);
+    put_u64(j, "rows", s->table_rows);
+    put_u64(j, "hits", s->table_hits);
+    put_u64(j, "reads", s->table_reads);
+    put_u64(j, "bytes_read", s->table_read_bytes);
+    put_ms(j, "wait_ms", 1e-9 * (double)s->table_wait_ns);
+    json_close_object(j);
+}
+
 void stats_put_engine(struct json_out *j, const struct engine_flags *f, const struct model *m,
                       uint32_t n_ctx, const struct engine_stats *s)
 {
@@ -412,6 +440,7 @@ void stats_put_engine(struct json_out *j, const struct engine_flags *f, const st
     put_u64(j, "nodes", s->nodes);
     put_u64(j, "n_slabs", s->n_slabs);
     put_u64(j, "trunk_bytes", s->trunk_bytes);
+    put_tables(j, s);
     put_u64(j, "layers", s->expert_layers);
     put_u64(j, "experts", s->experts);
     put_u64(j, "slab_bytes_all", s->expert_bytes);

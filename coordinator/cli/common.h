@@ -13,7 +13,7 @@ struct engine_flags {
     const char *model, *stats, *trace;
     struct output stats_file, trace_file; /* of engine_flags_open */
     uint32_t threads, nodes, batch;
-    uint64_t ram;
+    uint64_t ram, table_ram;
     const char *record_routes;
     struct cards_wanted cards;
     int kv, policy, prefetch, verbose, processes, verify;

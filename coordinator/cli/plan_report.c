@@ -12,6 +12,7 @@
 #include "coordinator/cli/value.h"
 #include "coordinator/residency/card_plan.h"
 #include "coordinator/residency/plan.h"
+#include "coordinator/trunk/exec/program.h"
 #include "coordinator/supervise/cards_choose.h"
 #include "shm/memory.h"
 
@@ -83,6 +84,21 @@ static void cards(const struct plan_report *r)
         printf("  %-10s %10s  %s\n", "cards", "none", strncmp(l->real->why, "no cards: ", 10) ? l->real->why : l->real->why + 10);
 }
 
+/* Tables that are looked up by rows. */
+static void tables(const struct plan_report *r)
+{
+    const struct program *g = r->look->prog;
+    const struct plan *p = r->look->plan;
+
+    if (!g->n_tables)
+        return;
+    if (p->tables_whole)
+        row("tables", p->bytes.tables, "look-up tables, whole; a token reads %u bytes", g->token_bytes);
+    else
+        row("tables", p->bytes.tables, "%" PRIu64 " rows and those on their way of %s on the disk; a token needs %s",
+            p->table_cache / r->look->table_row, size(r->look->table_bytes), size(g->token_bytes));
+}
+
 static void where(const struct plan_report *r)
 {
     const struct plan *p = r->look->plan;
@@ -91,6 +107,7 @@ static void where(const struct plan_report *r)
     uint64_t on_disk = r->experts > at_hand ? r->experts - at_hand : 0;
 
     row("trunk", b->trunk, "weights, all in memory");
+    tables(r);
     if (p->slabs.resident)
         row("experts", b->experts, "all %" PRIu64 ", each in memory", r->experts);
     else
@@ -290,6 +307,7 @@ static void put_where(struct json_out *j, const struct plan_report *r)
     json_key(j, "bytes");
     json_open_object(j);
     put_u64(j, "trunk", b->trunk);
+    put_u64(j, "tables", b->tables);
     put_u64(j, "experts", b->experts);
     put_u64(j, "cards", b->cards);
     put_u64(j, "context", b->context);
@@ -304,6 +322,10 @@ static void put_where(struct json_out *j, const struct plan_report *r)
     for (uint32_t k = 0; k < r->look->n_nodes; k++)
         json_put_u64(j, p->slabs.node_bytes[k]);
     json_close_array(j);
+    put_u64(j, "table_bytes", r->look->table_bytes);
+    json_key(j, "tables_whole");
+    json_put_bool(j, p->tables_whole);
+    put_u64(j, "table_rows_kept", p->tables_whole || !r->look->table_row ? 0 : p->table_cache / r->look->table_row);
     put_u64(j, "threads", r->look->threads);
     put_u64(j, "n_ctx", p->n_ctx);
     put_u64(j, "pass_tokens", p->max_tokens);

@@ -47,6 +47,7 @@ void decode_begin(struct decode *d, const struct sample_settings *s, struct deco
     d->rows_there = d->o.drafts > 0 && !d->fed;
     d->base = 0;
     d->count = (struct decode_count){0};
+    engine_foresee(d->en, ids, n_prompt, d->fed, o.seq);
 }
 
 void decode_close(struct decode *d)

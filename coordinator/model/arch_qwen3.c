@@ -190,6 +190,7 @@ const struct model_arch model_archs[] = {
     {"olmoe", read_olmoe},
     {"qwen3moe", read_qwen3moe},
     {"qwen35moe", model_read_qwen35moe},
+    {"qwen4exp", model_read_qwen4exp},
     {"glm5next", model_read_glm5next},
     {"glm5-next", model_read_glm5next},
     {NULL, NULL},

@@ -1,8 +1,8 @@
 /* Reader of qwen35moe: delta net and gated attention in turns, a gated shared expert, in some files a NextN
  * block. What is computed with it: coordinator/trunk/arch/qwen35moe.c. */
-#include <stdlib.h>
+#include "coordinator/model/arch_qwen35.h"
 
-#include "coordinator/model/model.h"
+#include <stdlib.h>
 
 enum { MAX_WIDTH = 1 << 20, MAX_HEADS = 1 << 12, MAX_HEAD_DIM = 1 << 12 };
 
@@ -87,7 +87,7 @@ static int read_router(struct model *m, struct err *e)
                : 0;
 }
 
-static int read_sizes(struct model *m, struct err *e)
+int qwen35_read_sizes(struct model *m, struct err *e)
 {
     if (model_key_u32(m, "block_count", 0, 1, MODEL_MAX_LAYERS, &m->n_layers, e) ||
         model_key_u32(m, "nextn_predict_layers", 1, 0, 1, &m->n_nextn, e) ||
@@ -161,7 +161,7 @@ static int read_feed(struct model *m, struct model_layer *l, uint32_t il, struct
     return model_experts(m, il, l, e);
 }
 
-static int read_layer(struct model *m, uint32_t il, uint32_t interval, struct err *e)
+int qwen35_read_layer(struct model *m, uint32_t il, uint32_t interval, struct err *e)
 {
     struct model_layer *l = &m->layer[il];
     int recurrent = (il + 1) % interval != 0;
@@ -169,9 +169,7 @@ static int read_layer(struct model *m, uint32_t il, uint32_t interval, struct er
     l->router_bias = MODEL_NONE;
     for (int k = 0; k < EXPERT_MATRICES; k++)
         l->expert[k].scale = MODEL_NONE;
-    if (model_key_bool_of(m, "attention.recurrent_layers", il, &recurrent, e) ||
-        model_tensor(m, MODEL_NORM, 0, m->n_embd, 1, &l->attn_norm, e, "blk.%u.attn_norm.weight", il) ||
-        model_tensor(m, MODEL_NORM, 0, m->n_embd, 1, &l->ffn_norm, e, "blk.%u.post_attention_norm.weight", il))
+    if (model_key_bool_of(m, "attention.recurrent_layers", il, &recurrent, e))
         return -EINVAL;
     l->mixer = recurrent && il < m->n_layers - m->n_nextn ? MIX_DELTA : MIX_ATTENTION;
     if (l->mixer == MIX_DELTA ? read_delta_layer(m, l, il, e) : read_attention_layer(m, l, il, e))
@@ -179,12 +177,12 @@ static int read_layer(struct model *m, uint32_t il, uint32_t interval, struct er
     return read_feed(m, l, il, e);
 }
 
-int model_read_qwen35moe(struct model *m, struct err *e)
+int qwen35_read_tables(struct model *m, uint32_t *interval, struct err *e)
 {
     const struct gguf_tensor *embd = gguf_tensor(m->g, "token_embd.weight");
-    uint32_t interval = 4;
 
-    if (read_sizes(m, e) || model_key_u32(m, "full_attention_interval", 1, 1, MODEL_MAX_LAYERS, &interval, e))
+    *interval = 4;
+    if (model_key_u32(m, "full_attention_interval", 1, 1, MODEL_MAX_LAYERS, interval, e))
         return -EINVAL;
     if (embd && embd->dims[1] > INT32_MAX)
         return err_set(e, -EINVAL, "%s: byte %u: tensor 'token_embd.weight': %llu rows are too many",
@@ -194,11 +192,32 @@ int model_read_qwen35moe(struct model *m, struct err *e)
     if (!m->layer)
         return err_set(e, -ENOMEM, "%s: no memory for %u layers", m->path, m->n_layers);
     if (model_tensor(m, MODEL_EMBEDDING, 0, m->n_embd, m->n_vocab, &m->token_embd, e, "token_embd.weight") ||
-        model_tensor(m, MODEL_NORM, 0, m->n_embd, 1, &m->output_norm, e, "output_norm.weight") ||
         model_weight(m, MODEL_HEAD, 1, m->n_embd, m->n_vocab, &m->output, e, "output"))
         return -EINVAL;
     if (m->output.w == MODEL_NONE)
         m->output.w = m->token_embd; /* tied */
+    return 0;
+}
+
+static int read_layer(struct model *m, uint32_t il, uint32_t interval, struct err *e)
+{
+    struct model_layer *l = &m->layer[il];
+
+    return model_tensor(m, MODEL_NORM, 0, m->n_embd, 1, &l->attn_norm, e, "blk.%u.attn_norm.weight", il) ||
+                   model_tensor(m, MODEL_NORM, 0, m->n_embd, 1, &l->ffn_norm, e,
+                                "blk.%u.post_attention_norm.weight", il) ||
+                   qwen35_read_layer(m, il, interval, e)
+               ? -EINVAL
+               : 0;
+}
+
+int model_read_qwen35moe(struct model *m, struct err *e)
+{
+    uint32_t interval;
+
+    if (qwen35_read_sizes(m, e) || qwen35_read_tables(m, &interval, e) ||
+        model_tensor(m, MODEL_NORM, 0, m->n_embd, 1, &m->output_norm, e, "output_norm.weight"))
+        return -EINVAL;
     for (uint32_t il = 0; il < m->n_layers; il++)
         if (read_layer(m, il, interval, e))
             return -EINVAL;

@@ -5,6 +5,7 @@
 #include "coordinator/model/model.h"
 
 #include <assert.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +15,8 @@
 static const char *const kind_names[MODEL_KINDS] = {
     [MODEL_EMBEDDING] = "embedding", [MODEL_ATTENTION] = "attention", [MODEL_ROUTER] = "router",
     [MODEL_NORM] = "norms",          [MODEL_DENSE] = "dense",         [MODEL_STREAMS] = "streams",
-    [MODEL_NEXTN] = "nextn",         [MODEL_EXPERTS] = "experts",     [MODEL_HEAD] = "head",
-    [MODEL_OTHER] = "other",
+    [MODEL_TABLES] = "tables",       [MODEL_NEXTN] = "nextn",         [MODEL_EXPERTS] = "experts",
+    [MODEL_HEAD] = "head",           [MODEL_OTHER] = "other",
 };
 
 static const struct model_arch *find_arch(const char *name)
@@ -178,6 +179,17 @@ static int warn(struct model *m, const char *line, struct err *e)
         return err_set(e, -ENOMEM, "no memory for a warning");
     m->n_warnings++;
     return 0;
+}
+
+int model_warn(struct model *m, struct err *e, const char *fmt, ...)
+{
+    char line[700];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    return warn(m, line, e);
 }
 
 /* Counts by type and finds what no reader took. A factor that would be left out is no warning. */

@@ -18,6 +18,8 @@ enum {
     MODEL_MAX_LAYERS = 512,
     MODEL_MAX_EXPERTS = 1024,
     MODEL_TYPES = 64, /* GGUF type ids are below */
+    MODEL_NGRAM = 8,        /* longest n-gram of a hashed table */
+    MODEL_NGRAM_HEADS = 64, /* rows that a token looks up in it */
 };
 
 enum model_kind {
@@ -27,6 +29,7 @@ enum model_kind {
     MODEL_NORM,
     MODEL_DENSE, /* feed-forward parts that every token takes: dense layers', shared experts' */
     MODEL_STREAMS, /* hyper-connections */
+    MODEL_TABLES,  /* rows that are looked up by something else than a token's id */
     MODEL_NEXTN, /* what only a NextN block has */
     MODEL_EXPERTS, /* routed experts: not in the trunk table, but counted */
     MODEL_HEAD,
@@ -46,6 +49,7 @@ struct model_tensor {
     uint64_t bytes;     /* row_bytes * dims[1] * dims[2] * dims[3] */
     uint32_t shard;     /* gguf_shard_fd(m->g, shard) */
     uint64_t file_offset;
+    int by_rows; /* its rows are looked up and handed over with each step (struct prog_table): it may stay in the file */
 };
 
 /* A matrix of the trunk with what may follow its product (ARITHMETIC.md rule 14): indices into
@@ -101,9 +105,29 @@ struct model_mlp { /* gate and up (n, n_embd), down (n_embd, n); n 0: none */
     struct model_weight gate, up, down;
     uint32_t n;
 };
-struct model_streams { /* the mixer of hyper-connections before one part of a layer */
+/* The mixer of hyper-connections before one part of a layer: by coefficients (fn, base, scale), or by gates of
+ * low rank (model.streams.rank): norm is n vectors of n_embd, inject is absent before the head. */
+struct model_streams {
     struct model_weight fn; /* (2n + n*n, n * n_embd) */
     uint32_t base, scale;
+    uint32_t norm;
+    struct model_weight down, up, inject; /* (rank, n * n_embd), (n * n_embd, rank), (n, n * n_embd) */
+};
+/* Attention that selects pools of positions: index heads and one index key a position. Sizes: model.index. */
+struct model_index {
+    uint32_t pool; /* positions of a pool; 0: this layer attends to every position */
+    struct model_weight q, k; /* (heads * size, n_embd), (size, n_embd) */
+    uint32_t q_norm, k_norm;  /* (size) */
+};
+/* A table of hashed n-grams whose rows one layer's streams take in (coordinator/model/ngram.h). */
+struct model_ngram {
+    uint32_t size, per_gram, heads; /* longest n-gram; rows looked up for each length from 2 on; in all. 0: no table */
+    uint32_t row;                   /* values of one */
+    uint32_t layer, taps, eos;
+    uint32_t table;                 /* (rows, row) */
+    struct model_weight key, value; /* (n * n_embd, n_embd), (n_embd, n_embd) */
+    uint32_t norm_key, norm_query, norm_conv, conv; /* n * n_embd each; conv (n * n_embd, taps), oldest tap first */
+    uint64_t factor[MODEL_NGRAM], first[MODEL_NGRAM_HEADS], rows[MODEL_NGRAM_HEADS];
 };
 /* A block that reads the trunk's last hidden state and the token after it, and predicts the one after that. */
 struct model_nextn {
@@ -120,6 +144,7 @@ struct model_layer {
     uint32_t attn_q_norm, attn_k_norm;
     struct model_delta delta;
     struct model_latent latent;
+    struct model_index index;
     struct model_streams streams[2]; /* before attention, before the feed-forward part */
     uint32_t ffn_norm;
     struct model_mlp dense;  /* n > 0: in place of experts */
@@ -160,6 +185,7 @@ struct model {
     struct {
         uint32_t heads, k_heads, dim, taps; /* heads of (dim, dim) */
         int by_head;               /* one decay a head */
+        int gate_sigmoid;          /* by_head: the output's gate; 0: by silu */
         int bounded;               /* decay bound * sigmoid(-a f); 0: a * softplus(f) */
         float bound;
     } delta; /* MIX_DELTA */
@@ -171,7 +197,13 @@ struct model {
     struct {
         uint32_t n, iterations; /* n 0: one plain residual */
         float eps;
+        uint32_t rank; /* of the gates; 0: mixed by coefficients */
     } streams;
+    struct model_streams output_streams; /* rank: before the head */
+    struct {
+        uint32_t heads, size, positions; /* 0: no layer selects; positions that the chosen pools have together */
+    } index;
+    struct model_ngram ngram;
 
     uint32_t n_experts, top_k, n_ff; /* n_experts: of a layer that has any; n_ff: hidden size of one */
     int router_sigmoid;   /* scores by sigmoid; 0: softmax over all */
@@ -231,6 +263,7 @@ struct model_arch {
 extern const struct model_arch model_archs[]; /* ends with name == NULL */
 int model_read_glm5next(struct model *m, struct err *e);
 int model_read_qwen35moe(struct model *m, struct err *e);
+int model_read_qwen4exp(struct model *m, struct err *e);
 /* The tensors of m->nextn, which the last block has. */
 int model_read_nextn(struct model *m, struct err *e);
 
@@ -261,6 +294,12 @@ int model_values(struct model *m, enum model_kind kind, const uint64_t dims[4], 
                  const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 /* Is there such a tensor? */
 int model_has(const struct model *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* A tensor that is there and that nothing here reads: not told of as unknown. */
+void model_ignore(struct model *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* One line for the user. */
+int model_warn(struct model *m, struct err *e, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* A key's array of exactly n whole numbers, each from 0 to max. */
+int model_key_u64s(const struct model *m, const char *key, uint32_t n, uint64_t max, uint64_t *out, struct err *e);
 /* Matrices that lie one behind the other, each (rows, cols), as one of n * rows rows. */
 int model_weights(struct model *m, enum model_kind kind, uint64_t cols, uint64_t rows, uint64_t n,
                   struct model_weight *out, struct err *e, const char *fmt, ...)

@@ -147,6 +147,22 @@ int model_key_bool(const struct model *m, const char *key, int optional, int *ou
     return 0;
 }
 
+int model_key_u64s(const struct model *m, const char *key, uint32_t n, uint64_t max, uint64_t *out, struct err *e)
+{
+    char full[KEY], wanted[WANTED];
+    struct gguf_array a;
+    int rc = gguf_array(m->g, full_key(m, key, full), &a);
+
+    if (!rc && a.n != n)
+        rc = -EINVAL;
+    for (uint32_t i = 0; !rc && i < n; i++)
+        rc = gguf_array_u64(&a, i, &out[i]) || out[i] > max ? -EINVAL : 0;
+    if (!rc)
+        return 0;
+    snprintf(wanted, sizeof wanted, "%u integers, each from 0 to %llu", n, (unsigned long long)max);
+    return gguf_why(m->g, full, wanted, e);
+}
+
 int model_key_refuse(const struct model *m, const char *key, double harmless, struct err *e)
 {
     char full[KEY], wanted[WANTED];
@@ -347,6 +363,22 @@ int model_values(struct model *m, enum model_kind kind, const uint64_t dims[4], 
     t->dims[0] = dims[0] * dims[1] * dims[2];
     t->dims[1] = t->dims[2] = t->dims[3] = 1;
     return 0;
+}
+
+void model_ignore(struct model *m, const char *fmt, ...)
+{
+    const struct gguf_tensor *t;
+    char name[NAME];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(name, sizeof name, fmt, ap);
+    va_end(ap);
+    t = gguf_tensor(m->g, name);
+    if (!t)
+        return;
+    claim(m, t);
+    m->unused_bytes += t->bytes;
 }
 
 int model_has(const struct model *m, const char *fmt, ...)

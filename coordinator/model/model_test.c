@@ -549,14 +549,14 @@ static void test_refused_files(void)
 {
     refused((struct change){.arch = "bertmoe"}, 1,
             "key 'general.architecture': 'bertmoe' (an architecture that is known here: olmoe, "
-            "qwen3moe, qwen35moe, glm5next, glm5-next)");
+            "qwen3moe, qwen35moe, qwen4exp, glm5next, glm5-next)");
     refused(
         (struct change){
             .arch = "llama", .skip = "expert_count", .no_tensors = 1, .more_tensors = rope_factors},
         1,
         "key 'general.architecture': 'llama' (a Mixture-of-Experts model: this is a dense one, "
         "which has no "
-        "experts to spread; run it with llama.cpp, or take a MoE model: olmoe, qwen3moe, qwen35moe, glm5next, glm5-next)");
+        "experts to spread; run it with llama.cpp, or take a MoE model: olmoe, qwen3moe, qwen35moe, qwen4exp, glm5next, glm5-next)");
     refused((struct change){.skip = "general.architecture"}, 0,
             "key 'general.architecture' is missing (the name of an architecture)");
     refused((struct change){.skip = "general.architecture", .more_keys = arch_number}, 1,

@@ -208,6 +208,55 @@ static void choose_passes(const struct plan_file *f, const struct plan_ask *a, u
              p->max_tokens, PLAN_BATCH, PASS_PART);
 }
 
+/* ---- look-up tables ---- */
+
+#define TABLE_PART 32 /* of what is left for experts: rows at hand cost no read, but a token's are few and small */
+
+/* What all experts and a context take: tables lie whole where there is room beside these. */
+static uint64_t before_tables(const struct plan_file *f, const struct plan_ask *a, const struct plan *p)
+{
+    uint64_t experts = a->ram;
+    struct slab_plan all;
+    struct err e;
+
+    if (!slab_plan(f->layer, f->n_layers, p->geo.n_nodes, UINT64_MAX, &all, &e) && (!experts || experts > all.need_all))
+        experts = all.need_all;
+    return experts + kernel_bytes(experts, a->n_nodes + a->cards.n) + f->sequence_bytes +
+           f->position_bytes * (a->n_ctx ? a->n_ctx : less(PLAN_CONTEXT, f->n_ctx_train));
+}
+
+static int choose_tables(const struct plan_file *f, const struct plan_ask *a, uint64_t *left, struct plan *p,
+                         struct err *e)
+{
+    const struct plan_tables *t = &f->tables;
+    uint64_t whole = t->whole + kernel_bytes(t->whole, a->n_nodes + a->cards.n), least = t->token * p->max_tokens;
+    uint64_t cache = a->tables ? a->tables : *left / TABLE_PART;
+
+    if (!t->whole)
+        return 0;
+    if (least >= t->whole) /* rows of two passes are all of it */
+        cache = whole;
+    p->tables_whole = least >= t->whole ? *left >= whole : a->tables ? a->tables >= t->whole && *left >= whole : *left >= whole + before_tables(f, a, p);
+    if (p->tables_whole) {
+        p->bytes.tables = whole;
+    } else {
+        p->table_cache = less(cache > least ? cache : least, t->whole);
+        p->bytes.tables = p->table_cache + t->stage + kernel_bytes(t->stage, a->n_nodes + a->cards.n);
+        if (a->tables && p->table_cache > a->tables)
+            note(p, 1, "--table-ram %llu: passes of %u tokens need %llu", (unsigned long long)a->tables, p->max_tokens,
+                 (unsigned long long)p->table_cache);
+        else
+            note(p, !a->tables, "of %.2f GB of look-up tables %.3f GB of rows are kept in memory, the rest is read as "
+                                "needed", GB(t->whole), GB(p->table_cache));
+    }
+    if (p->bytes.tables > *left)
+        return err_set(e, -ENOMEM, "%s: rows of look-up tables take %.1f MB, but %.1f MB of memory are left: raise the "
+                                   "limit or free memory, or give a smaller --batch",
+                       f->path, (double)p->bytes.tables * 1e-6, (double)*left * 1e-6);
+    *left -= p->bytes.tables;
+    return 0;
+}
+
 /* ---- experts ---- */
 
 static uint32_t n_seqs(const struct plan_ask *a)
@@ -376,6 +425,8 @@ int plan_make(const struct plan_file *f, const struct plan_ask *a, const struct 
                        (double)(fixed - f->trunk_bytes) * 1e-6, (double)left * 1e-6,
                        a->batch > PLAN_BATCH_LEAST ? ", or give a smaller --batch" : "");
     left -= fixed;
+    if ((rc = choose_tables(f, a, &left, p, e)))
+        return rc;
     rc = choose_experts(f, a, b, &left, p, e);
     return rc ? rc : choose_context(f, a, left, p, e);
 }
@@ -384,5 +435,5 @@ uint64_t plan_taken(const struct plan *p)
 {
     const struct plan_bytes *b = &p->bytes;
 
-    return b->trunk + b->calls + b->work + b->context + b->experts + b->cards + b->kernel + b->process;
+    return b->trunk + b->tables + b->calls + b->work + b->context + b->experts + b->cards + b->kernel + b->process;
 }

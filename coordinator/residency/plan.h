@@ -31,6 +31,10 @@ struct plan_file { /* what the model needs; borrowed */
     uint64_t kept_bytes;     /* keys and values of one position of a sequence */
     uint64_t sequence_bytes; /* of a sequence whatever its length: recurrent states */
     uint64_t saved_bytes;    /* of saved ones, all of them */
+    struct plan_tables {     /* look-up tables that may stay in the file (supervise/lookup.h); whole 0: none */
+        uint64_t whole, stage, row;
+        uint64_t token;      /* bytes of the smallest cache of rows, for each token of a pass */
+    } tables;
 };
 struct plan_ask { /* the flags; 0: not given */
     uint64_t ram; /* bytes of slabs for experts, all nodes together */
@@ -41,6 +45,7 @@ struct plan_ask { /* the flags; 0: not given */
     int every_row;    /* logits of every token may be wanted */
     uint32_t rows;    /* else of so many at most; 0: of one */
     uint32_t call_tokens; /* most of a call, where more would fit (tests); 0: what fits */
+    uint64_t tables;  /* bytes for look-up tables: a cache of rows where they take more */
     struct plan_cards {
         uint32_t n;       /* cards, each with a worker; 0: none */
         int emulated;     /* 1: they compute with our processors, from pools in our memory */
@@ -56,6 +61,7 @@ struct plan_budget { /* what the machine gives */
 };
 struct plan_bytes { /* adds up to plan_budget.left or less */
     uint64_t trunk;   /* weights */
+    uint64_t tables;  /* look-up tables: whole, or a cache of rows and what they are read into */
     uint64_t calls;   /* rings, arenas, outboxes, tables */
     uint64_t work;    /* buffers of a pass, the trunk's and the workers' */
     uint64_t context; /* keys and values, rotations */
@@ -71,6 +77,8 @@ struct plan {
     uint32_t n_ctx, max_tokens, max_out;
     uint64_t ram;          /* bytes for experts, all nodes together: what slabs were cut from */
     uint64_t need_experts; /* of all experts */
+    int tables_whole;      /* look-up tables lie in memory */
+    uint64_t table_cache;  /* else bytes of rows that are kept */
     struct plan_bytes bytes;
     uint32_t n_notes;
     struct plan_note {

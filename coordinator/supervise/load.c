@@ -49,6 +49,8 @@ static int next_order(struct load *l, struct order *o)
 
     if (l->n_again)
         return order_again(c, l->again[--l->n_again], o);
+    while (l->tensor < c->m->n_tensors && c->trunk_off[l->tensor] == LOOKUP_PAGED)
+        l->tensor++;
     if (l->tensor < c->m->n_tensors) {
         pieces_trunk(c->pieces, l->tensor, c->trunk_off[l->tensor], o);
         l->tensor++;

@@ -1,6 +1,7 @@
 /* Loading at the start: the trunk's tensors, and all experts where they fit, through the pager. */
 #pragma once
 #include "coordinator/model/model.h"
+#include "coordinator/supervise/lookup.h"
 #include "coordinator/supervise/paging.h"
 
 struct load_config {
@@ -13,7 +14,7 @@ struct load_config {
     struct bell *bells;
     struct worker *worker; /* the pager, for its error texts */
     const struct pieces *pieces;
-    const uint64_t *trunk_off; /* by trunk tensor: where its first block goes in the trunk segment */
+    const uint64_t *trunk_off; /* by trunk tensor: where its first block goes in the trunk segment; or LOOKUP_PAGED */
     int resident;              /* experts too */
     int progress;              /* a bar on stderr */
 };

@@ -13,6 +13,7 @@
 #define MAX_NEEDS 64 /* looked at in one round; the rest comes in the next */
 #define RATE_NS 50e6 /* of work, before a worker's rate is believed */
 #define STUCK_MS 1   /* between looks at stamps that ring nobody here, after the rounds */
+#define PLACE_ROWS (PLACE_NONE - 1) /* an order's, of rows: no slab's */
 #define WARM_OPEN 32 /* warm reads ordered at a time: enough for the disk, and orders are left */
 
 enum slab_state {
@@ -64,6 +65,7 @@ struct paging {
     uint64_t ahead_seen;   /* the trunk's newest list, what it named, how far it was ordered */
     uint32_t ahead_layer, ahead_at, ahead_end, foreseen[AHEAD_MOST];
     uint32_t *warm, warm_at, warm_end; /* layer * n_experts + expert: to be read, the hottest first */
+    uint64_t row_order[LOOKUP_ORDERS]; /* of rows of tables, open; 0: none */
     int stuck;             /* something waits for stamps that ring nobody here: look again soon */
     size_t n_needs;
     struct need need[MAX_NEEDS];
@@ -509,6 +511,50 @@ static int warm_up(struct paging *p)
     return moved;
 }
 
+/* ---- rows of tables ---- */
+
+static void row_answer(struct paging *p, uint32_t which, int answer)
+{
+    if (answer < 0) { /* as of an expert: the pager's line first */
+        sleep(1);
+        watch_fatal(*p->c.watch, "pager: rows of a table cannot be read");
+    }
+    lookup_came(p->c.lookup, which);
+    *reading(p, p->row_order[which]) = PLACE_NONE;
+    p->row_order[which] = 0;
+}
+
+/* Rows that came, rows that are wanted. Returns whether anything moved. */
+static int look_up(struct paging *p)
+{
+    struct order o;
+    uint32_t which;
+    int moved = 0;
+
+    for (uint32_t k = 0; p->c.lookup && k < LOOKUP_ORDERS; k++) {
+        int answer = p->row_order[k] ? order_answer(p->c.geo, p->c.pager, p->row_order[k]) : 0;
+        if (answer)
+            row_answer(p, k, answer);
+        moved |= answer != 0;
+    }
+    while (p->c.lookup && room(p) && lookup_next(p->c.lookup, &o, &which)) {
+        o.number = p->row_order[which] = p->next_order++;
+        *reading(p, o.number) = PLACE_ROWS;
+        order_publish(p->c.geo, p->c.orders, &o, &p->c.bells[p->c.pager_outbox], &p->c.pager->asleep);
+        moved = 1;
+    }
+    return moved;
+}
+static int look_for_rows(const struct paging *p)
+{
+    if (!p->c.lookup)
+        return 0;
+    for (uint32_t k = 0; k < LOOKUP_ORDERS; k++)
+        if (p->row_order[k] && order_answer(p->c.geo, p->c.pager, p->row_order[k]))
+            return 1;
+    return lookup_wants(p->c.lookup);
+}
+
 /* ---- the rounds ---- */
 
 static const struct order *order_of(const struct paging *p, const struct slab *s)
@@ -687,7 +733,7 @@ static int look(void *arg)
         if (p->slab[p->busy[n]].state == SLAB_READING &&
             order_answer(p->c.geo, p->c.pager, p->slab[p->busy[n]].order))
             return LOOK_FOUND;
-    if (p->cards && cards_look(p->cards))
+    if (look_for_rows(p) || (p->cards && cards_look(p->cards)))
         return LOOK_FOUND;
     if (p->n_needs || p->n_demanded)
         return steward_look(p->steward);
@@ -730,7 +776,7 @@ static void *run(void *arg)
         int moved, arrived, lives;
         if (steward_follow(p->steward, now_ns(), &e) < 0)
             watch_fatal(*p->c.watch, "steward: %s", e.msg);
-        lives = cards_lives(p->cards);
+        lives = cards_lives(p->cards) | look_up(p);
         p->stuck = p->c.churn_us != 0;
         arrived = moved = advance(p);
         moved |= lives | serve(p);

@@ -7,6 +7,7 @@
 #include "coordinator/residency/uses.h"
 #include "coordinator/supervise/cards.h"
 #include "coordinator/supervise/keep_heat.h"
+#include "coordinator/supervise/lookup.h"
 #include "coordinator/supervise/pieces.h"
 #include "coordinator/supervise/watch.h"
 #include "shm/orders.h"
@@ -49,6 +50,7 @@ struct paging_config { /* borrowed until paging_stop */
     void (*own_uses)(void *arg);          /* tells `uses` of what no call tells; NULL */
     const struct ahead *ahead; /* what the trunk foresees; NULL: nothing is read ahead */
     struct heat_keeper *heat; /* NULL: nothing is known from earlier runs, and nothing kept */
+    struct lookup *lookup;    /* rows of tables that lie in the file; NULL: none */
 };
 struct paging;
 /* Starts the thread; board->watch is 1 from then on, so workers may sleep. Experts that the heat

@@ -165,6 +165,11 @@ static int play(struct trunk_host *h, const struct step *s)
                             .n_out = s->n_out,
                             .best_only = s->best_only != 0};
 
+    if (h->c.rows) {
+        struct step_rows rows;
+        h->c.rows(h->c.rows_arg, s, &rows);
+        step_put_rows(h->c.geo, steps_of(h), rows.bytes, s->n_tokens);
+    }
     atomic_store_explicit(&h->now, r.seq << 32 | s->n_tokens, memory_order_release);
     if (h->answered_ns && s->n_tokens == 1) {
         h->count.chosen_ns += now_ns() - h->answered_ns;

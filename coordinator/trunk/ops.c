@@ -185,6 +185,14 @@ static struct op *append(struct ops *o, enum op_kind kind, uint32_t out)
     return op;
 }
 
+/* The operation appended last. */
+static struct op *last(struct ops *o)
+{
+    static struct op nowhere;
+
+    return o->no_memory || !o->p->n_ops ? &nowhere : &o->p->op[o->p->n_ops - 1];
+}
+
 void ops_name(struct ops *o, const char *fmt, ...)
 {
     va_list ap;
@@ -231,8 +239,13 @@ void ops_rope_table(struct ops *o, uint32_t n_rot, double base)
 
 void ops_embed(struct ops *o, uint32_t out, uint32_t tensor)
 {
-    uint32_t w = weight_of(o, tensor);
+    uint32_t w;
 
+    if (o->m->tensor[tensor].by_rows) {
+        ops_rows(o, out, tensor, 1);
+        return;
+    }
+    w = weight_of(o, tensor);
     append(o, OP_EMBED, out)->w = w;
 }
 
@@ -307,6 +320,13 @@ void ops_rms_norm_at(struct ops *o, uint32_t out, uint32_t first, uint32_t in, u
     op->f[0] = eps;
 }
 
+void ops_rms_norm_each(struct ops *o, uint32_t out, uint32_t in, uint32_t tensor, uint32_t width, uint32_t pieces,
+                       float eps)
+{
+    ops_rms_norm(o, out, in, tensor, width, pieces, eps);
+    last(o)->n[2] = 1;
+}
+
 void ops_l2_norm(struct ops *o, uint32_t out, uint32_t in, uint32_t width, uint32_t pieces, float eps, float scale)
 {
     struct op *op = append(o, OP_L2_NORM, out);
@@ -356,6 +376,12 @@ void ops_scale(struct ops *o, uint32_t buf, float scale)
     append(o, OP_SCALE, buf)->f[0] = scale;
 }
 
+void ops_divide(struct ops *o, uint32_t buf, float by)
+{
+    ops_scale(o, buf, by);
+    last(o)->n[0] = 1;
+}
+
 void ops_swiglu(struct ops *o, uint32_t out, uint32_t gate, uint32_t up, float limit)
 {
     struct op *op = append(o, OP_SWIGLU, out);
@@ -403,10 +429,16 @@ void ops_mul(struct ops *o, uint32_t acc, uint32_t in)
 
 void ops_add_times(struct ops *o, uint32_t acc, uint32_t in, uint32_t factor)
 {
+    ops_add_times_each(o, acc, in, factor, 1);
+}
+
+void ops_add_times_each(struct ops *o, uint32_t acc, uint32_t in, uint32_t factors, uint32_t vectors)
+{
     struct op *op = append(o, OP_ADD_TIMES, acc);
 
     op->in[0] = in;
-    op->in[1] = factor;
+    op->in[1] = factors;
+    op->n[0] = vectors;
 }
 
 void ops_kv_append(struct ops *o, uint32_t state, uint32_t k, uint32_t v)
@@ -436,6 +468,14 @@ void ops_attention(struct ops *o, uint32_t out, uint32_t q, uint32_t list, uint3
 void ops_add(struct ops *o, uint32_t acc, uint32_t in)
 {
     append(o, OP_ADD, acc)->in[0] = in;
+}
+
+void ops_add_two(struct ops *o, uint32_t acc, uint32_t a, uint32_t b)
+{
+    struct op *op = append(o, OP_ADD, acc);
+
+    op->in[0] = a;
+    op->in[1] = b;
 }
 
 void ops_router(struct ops *o, uint32_t probs, uint32_t ids, uint32_t weights, uint32_t logits, uint32_t bias,
@@ -484,7 +524,7 @@ void ops_logits(struct ops *o, uint32_t buf)
 
 /* ---- recurrent layers ---- */
 
-void ops_conv(struct ops *o, uint32_t out, uint32_t in, uint32_t taps, uint32_t n_taps, uint32_t tail)
+void ops_conv(struct ops *o, uint32_t out, uint32_t in, uint32_t taps, uint32_t n_taps, uint32_t gap, uint32_t tail)
 {
     uint32_t w = weight_of(o, taps);
     struct op *op = append(o, OP_CONV, out);
@@ -493,6 +533,7 @@ void ops_conv(struct ops *o, uint32_t out, uint32_t in, uint32_t taps, uint32_t 
     op->w = w;
     op->state = tail;
     op->n[0] = n_taps;
+    op->n[1] = gap;
 }
 
 void ops_decay(struct ops *o, uint32_t out, uint32_t in, uint32_t a, uint32_t dt, uint32_t heads, int bounded,
@@ -534,6 +575,14 @@ void ops_pool(struct ops *o, uint32_t keys, uint32_t gates, uint32_t bias, uint3
     op->w = w;
     op->state = pools;
     op->n[0] = tail;
+}
+
+void ops_pool_mean(struct ops *o, uint32_t keys, uint32_t norm, float eps, uint32_t n_rot, uint32_t pools,
+                   uint32_t tail)
+{
+    ops_pool(o, keys, PROG_NONE, norm, pools, tail);
+    last(o)->n[1] = n_rot;
+    last(o)->f[0] = eps;
 }
 
 void ops_select(struct ops *o, uint32_t list, uint32_t heads_buf, uint32_t weights, uint32_t pools, uint32_t heads,
@@ -592,4 +641,47 @@ void ops_hyper_mean(struct ops *o, uint32_t out, uint32_t streams_buf, uint32_t 
 void ops_carry(struct ops *o, uint32_t out, uint32_t in)
 {
     append(o, OP_CARRY, out)->in[0] = in;
+}
+
+void ops_branch_mean(struct ops *o, uint32_t out, uint32_t gates, uint32_t streams_buf, uint32_t streams)
+{
+    streams_op(o, OP_BRANCH_MEAN, out, gates, streams_buf, streams);
+}
+
+void ops_branch_gate(struct ops *o, uint32_t out, uint32_t keys, uint32_t streams_buf, uint32_t value, uint32_t streams,
+                     float scale)
+{
+    streams_op(o, OP_BRANCH_GATE, out, keys, streams_buf, streams);
+    last(o)->n[1] = value;
+    last(o)->f[0] = scale;
+}
+
+/* ---- tables by rows ---- */
+
+/* The program's table of a tensor, once for each. */
+static const struct prog_table *table_of(struct ops *o, uint32_t tensor, uint32_t rows)
+{
+    struct program *p = o->p;
+    struct prog_table *t;
+
+    for (uint32_t i = 0; i < p->n_tables; i++)
+        if (p->table[i].tensor == tensor && p->table[i].rows == rows)
+            return &p->table[i];
+    assert(p->n_tables < PROG_TABLES);
+    t = &p->table[p->n_tables++];
+    *t = (struct prog_table){.tensor = tensor, .rows = rows, .first = p->token_bytes,
+                             .row_bytes = (uint32_t)o->m->tensor[tensor].row_bytes};
+    p->token_bytes += (rows * t->row_bytes + 7) & ~7u; /* whole words, for they cross processes */
+    return t;
+}
+
+void ops_rows(struct ops *o, uint32_t out, uint32_t tensor, uint32_t rows)
+{
+    const struct prog_table *t = table_of(o, tensor, rows);
+    struct op *op = append(o, OP_ROWS, out);
+
+    op->n[0] = t->first;
+    op->n[1] = rows;
+    op->n[2] = (uint32_t)o->m->tensor[tensor].dims[0];
+    op->n[3] = o->m->tensor[tensor].type;
 }

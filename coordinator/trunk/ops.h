@@ -38,12 +38,16 @@ void ops_rms_norm(struct ops *o, uint32_t out, uint32_t in, uint32_t tensor, uin
 /* the same into the values of `out` from `first` on */
 void ops_rms_norm_at(struct ops *o, uint32_t out, uint32_t first, uint32_t in, uint32_t tensor, uint32_t width,
                      float eps);
+/* pieces with weights of their own: tensor has `pieces` times `width` values */
+void ops_rms_norm_each(struct ops *o, uint32_t out, uint32_t in, uint32_t tensor, uint32_t width, uint32_t pieces,
+                       float eps);
 void ops_l2_norm(struct ops *o, uint32_t out, uint32_t in, uint32_t width, uint32_t pieces, float eps, float scale);
 void ops_layer_norm(struct ops *o, uint32_t out, uint32_t in, uint32_t tensor, uint32_t bias, float eps);
 void ops_gated_norm(struct ops *o, uint32_t out, uint32_t in, uint32_t gate, uint32_t tensor, uint32_t width,
                     uint32_t pieces, float eps);
 void ops_func(struct ops *o, uint32_t out, uint32_t in, enum op_func func);
 void ops_scale(struct ops *o, uint32_t buf, float scale);
+void ops_divide(struct ops *o, uint32_t buf, float by);
 void ops_swiglu(struct ops *o, uint32_t out, uint32_t gate, uint32_t up, float limit);
 void ops_repeat(struct ops *o, uint32_t out, uint32_t in, uint32_t copies);
 /* ahead 1: as the position after the token's (the NextN block's rows) */
@@ -53,11 +57,14 @@ void ops_slice(struct ops *o, uint32_t out, uint32_t in, uint32_t groups, uint32
                uint32_t stride);
 void ops_mul(struct ops *o, uint32_t acc, uint32_t in);
 void ops_add_times(struct ops *o, uint32_t acc, uint32_t in, uint32_t factor);
+/* the same to each of `vectors` vectors of acc, with as many factors */
+void ops_add_times_each(struct ops *o, uint32_t acc, uint32_t in, uint32_t factors, uint32_t vectors);
 void ops_kv_append(struct ops *o, uint32_t state, uint32_t k, uint32_t v); /* v PROG_NONE: a latent */
 /* list PROG_NONE: every position up to the own */
 void ops_attention(struct ops *o, uint32_t out, uint32_t q, uint32_t list, uint32_t state, uint32_t heads,
                    uint32_t kv_heads, uint32_t head_values, float scale);
 void ops_add(struct ops *o, uint32_t acc, uint32_t in);
+void ops_add_two(struct ops *o, uint32_t acc, uint32_t a, uint32_t b); /* (acc + a) + b */
 /* bias: for the choice alone, a tensor or MODEL_NONE; flags: ROUTER_ */
 void ops_router(struct ops *o, uint32_t probs, uint32_t ids, uint32_t weights, uint32_t logits, uint32_t bias,
                 uint32_t n_experts, uint32_t used, uint32_t flags, float floor, float scale);
@@ -67,13 +74,18 @@ void ops_pick(struct ops *o, uint32_t out, uint32_t in);
 void ops_logits(struct ops *o, uint32_t buf); /* the program's answer */
 
 /* recurrent layers [31, 32] */
-void ops_conv(struct ops *o, uint32_t out, uint32_t in, uint32_t taps, uint32_t n_taps, uint32_t tail);
+/* gap: positions from tap to tap; the tail has (n_taps - 1) * gap rows */
+void ops_conv(struct ops *o, uint32_t out, uint32_t in, uint32_t taps, uint32_t n_taps, uint32_t gap, uint32_t tail);
 void ops_decay(struct ops *o, uint32_t out, uint32_t in, uint32_t a, uint32_t dt, uint32_t heads, int bounded,
                float bound);
 void ops_delta(struct ops *o, uint32_t out, uint32_t q, uint32_t k, uint32_t v, uint32_t decay, uint32_t beta,
                uint32_t matrix);
 /* selected attention [30] */
 void ops_pool(struct ops *o, uint32_t keys, uint32_t gates, uint32_t bias, uint32_t pools, uint32_t tail);
+/* gateless: their mean, normed by `norm`, the first n_rot values rotated; the tail has keys alone */
+void ops_pool_mean(struct ops *o, uint32_t keys, uint32_t norm, float eps, uint32_t n_rot, uint32_t pools,
+                   uint32_t tail);
+/* weights PROG_NONE: heads count alike */
 void ops_select(struct ops *o, uint32_t list, uint32_t heads_buf, uint32_t weights, uint32_t pools, uint32_t heads,
                 uint32_t most, float scale);
 /* hyper-connections [33] */
@@ -82,5 +94,11 @@ void ops_hyper_mix(struct ops *o, uint32_t out, uint32_t in, uint32_t scale, uin
 void ops_hyper_collapse(struct ops *o, uint32_t out, uint32_t streams_buf, uint32_t mix, uint32_t streams);
 void ops_hyper_expand(struct ops *o, uint32_t streams_buf, uint32_t y, uint32_t mix, uint32_t streams);
 void ops_hyper_mean(struct ops *o, uint32_t out, uint32_t streams_buf, uint32_t streams);
+/* gates */
+void ops_branch_mean(struct ops *o, uint32_t out, uint32_t gates, uint32_t streams_buf, uint32_t streams);
+void ops_branch_gate(struct ops *o, uint32_t out, uint32_t keys, uint32_t streams_buf, uint32_t value, uint32_t streams,
+                     float scale);
+/* out = `rows` rows of a table that is handed over by rows (model_tensor.by_rows), side by side */
+void ops_rows(struct ops *o, uint32_t out, uint32_t tensor, uint32_t rows);
 /* drafts */
 void ops_carry(struct ops *o, uint32_t out, uint32_t in);

@@ -16,19 +16,20 @@ enum { N = 512, K = 8, HEADER = 64 };
 
 static uint8_t *read_file(const char *name, size_t *bytes)
 {
-    char path[128];
+    char command[128];
     FILE *f;
     uint8_t *data = malloc(1 << 20);
+    int status;
 
-    snprintf(path, sizeof path, "tests/golden/quants/%s.bin", name);
-    for (char *c = path; *c; c++)
+    snprintf(command, sizeof command, "xz -dc tests/golden/quants/%s.bin.xz", name);
+    for (char *c = command; *c; c++)
         *c = (char)tolower(*c);
-    f = fopen(path, "rb");
-    CHECK(f != NULL, "%s: cannot open (tests start in the repository's root)", path);
-    if (!f)
+    f = popen(command, "r");
+    *bytes = f ? fread(data, 1, 1 << 20, f) : 0;
+    status = f ? pclose(f) : -1;
+    CHECK(!status, "%s: status %d (tests start in the repository's root)", command, status);
+    if (status)
         exit(test_end());
-    *bytes = fread(data, 1, 1 << 20, f);
-    fclose(f);
     return data;
 }
 

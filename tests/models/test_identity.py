@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Bytes of the logits for every combination of nodes, threads, --ram and batch, for every golden model
-and the demo model: one value each. The cache policies take turns, reading ahead is on, or off. The slabs stay inside --ram, experts
+and the demo model: one value each. The cache policies take turns, reading ahead is on, or off, rows of an n-gram table lie in memory or are read. The slabs stay inside --ram, experts
 are read more than once where they do not fit, and every node computes rows."""
 import itertools
 import json
@@ -10,12 +10,12 @@ sys.path.insert(0, "tests/lib")
 from conclave import DEMO, Checks, Eval, cases  # noqa: E402
 
 NAMES = ["tiny/olmoe", "tiny/qwen3moe", "models/olmoe-q8_0", "models/qwen3moe-q4_k_m", "models/qwen3moe-iq",
-         "tiny/qwen35moe", "models/qwen35moe-q4_k_m", "tiny/glm5next"]
+         "tiny/qwen35moe", "models/qwen35moe-q4_k_m", "tiny/qwen4exp", "tiny/glm5next"]
 
 
 def prompts():
     for name, model, _, prompt in cases(NAMES):
-        if prompt["name"] != "short":  # the long one runs the same code on more tokens
+        if prompt["name"] not in ("short", "eos"):  # the long one runs the same code on more tokens
             yield name, model, prompt["tokens"]
     with open(DEMO + "/ref/story-moe.json") as f:
         case = json.load(f)
@@ -26,6 +26,7 @@ check = Checks()
 policies = itertools.cycle(("heat", "lru", "heat", "lfu", "heat"))
 read_ahead = 0
 ahead = itertools.cycle(("on", "on", "off"))
+tables = itertools.cycle(("1G", "4K", "12K"))  # whole; rows of a token or two; most of them
 for name, model, tokens in prompts():
     base = Eval(model, tokens, "--nodes", 1, "-t", 1, "--batch", 1)
     if not check(base.ok, "%s: %s" % (name, base.error())):
@@ -40,7 +41,7 @@ for name, model, tokens in prompts():
             for threads in (1, 2):
                 for batch in (1, len(tokens)):
                     args = ("--nodes", nodes, "-t", threads, "--ram", ram, "--batch", batch,
-                            "--cache-policy", next(policies), "--prefetch", next(ahead))
+                            "--cache-policy", next(policies), "--prefetch", next(ahead), "--table-ram", next(tables))
                     what = "%s %s" % (name, " ".join(map(str, args)))
                     r = Eval(model, tokens, *args)
                     if not check(r.ok, "%s: %s" % (what, r.error())):

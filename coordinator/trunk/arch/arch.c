@@ -10,6 +10,7 @@ static const struct {
     {"olmoe", arch_qwen3moe},
     {"qwen3moe", arch_qwen3moe},
     {"qwen35moe", arch_qwen35moe},
+    {"qwen4exp", arch_qwen4exp},
     {"glm5next", arch_glm5next},
     {"glm5-next", arch_glm5next},
 };

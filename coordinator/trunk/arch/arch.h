@@ -11,4 +11,5 @@ int arch_program_drafting(const struct model *m, uint32_t drafts, struct program
 
 int arch_qwen3moe(const struct model *m, uint32_t drafts, struct program **out, struct err *e); /* and olmoe */
 int arch_qwen35moe(const struct model *m, uint32_t drafts, struct program **out, struct err *e);
+int arch_qwen4exp(const struct model *m, uint32_t drafts, struct program **out, struct err *e);
 int arch_glm5next(const struct model *m, uint32_t drafts, struct program **out, struct err *e);

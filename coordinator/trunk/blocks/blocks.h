@@ -11,12 +11,13 @@ struct block_buffers {
     uint32_t q, k, v; /* heads */
     uint32_t o;       /* heads' outputs */
     uint32_t u, gate; /* gated: the product, its gates (heads) */
+    uint32_t iq, ik, list; /* where a layer selects: index heads, index key, key list */
 };
 void block_buffers(struct ops *o, const struct model *m, struct block_buffers *b);
 
-/* y = full attention of h with q/k norms and rotation, its heads gated where the model has gates; state:
- * this layer's keys and values. ahead: as in ops_rope.
- * (spec: qwen3moe, olmoe and qwen35moe, section "In the engine's arithmetic") */
+/* y = attention of h with q/k norms and rotation, its heads gated where the model has gates, over all positions or,
+ * where the layer has an index, over the pools that it chooses; state: this layer's keys and values. ahead: as in
+ * ops_rope. (spec: qwen3moe, olmoe, qwen35moe and qwen4exp, section "In the engine's arithmetic") */
 void block_attention(struct ops *o, const struct model *m, uint32_t layer, const char *prefix, uint32_t state,
                      uint32_t ahead, const struct block_buffers *b);
 
@@ -69,3 +70,20 @@ void block_streams_in(struct ops *o, const struct model *m, uint32_t layer, int 
                       const struct streams_buffers *b, uint32_t x);
 /* the streams with the part's result y */
 void block_streams_out(struct ops *o, const struct model *m, const struct streams_buffers *b, uint32_t y);
+
+/* ---- streams that gates of low rank mix (branches.c) ---- */
+struct branch_buffers {
+    uint32_t X, n;    /* the streams, normed (n * n_embd) */
+    uint32_t low, g;  /* (rank); gates (n * n_embd) */
+    uint32_t v;       /* (n): how much of a part's result each stream takes */
+    uint32_t e, k, value, u, q; /* the n-gram rows (n_embd); keys, value, gated values, convolution */
+};
+void branch_buffers(struct ops *o, const struct model *m, struct branch_buffers *b);
+/* x = what part (0 attention, 1 feed-forward) of a layer reads; its factors stay in b->v. layer MODEL_NONE: what the
+ * head reads */
+void block_branch_in(struct ops *o, const struct model *m, uint32_t layer, int part, const char *prefix,
+                     const struct branch_buffers *b, uint32_t x);
+/* the streams with the part's result y */
+void block_branch_out(struct ops *o, const struct model *m, const struct branch_buffers *b, uint32_t y);
+/* the streams with the rows of the n-gram table; makes the layer's state */
+void block_ngram(struct ops *o, const struct model *m, const char *prefix, const struct branch_buffers *b);

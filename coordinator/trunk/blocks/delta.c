@@ -30,7 +30,7 @@ static void convolved(struct ops *o, const struct model *m, const struct model_w
     uint32_t tail = ops_state_tail(o, width, m->delta.taps - 1);
 
     ops_matmul(o, raw, w, h);
-    ops_conv(o, out, raw, taps, m->delta.taps, tail);
+    ops_conv(o, out, raw, taps, m->delta.taps, 1, tail);
 }
 
 /* Queries and keys, L2-normed, and values. */
@@ -102,7 +102,7 @@ void block_delta(struct ops *o, const struct model *m, uint32_t layer, const cha
         ops_matmul(o, b->low, &d->gate[0], h);
         ops_matmul(o, b->gate, &d->gate[1], b->low);
     }
-    ops_func(o, b->gate, b->gate, m->delta.by_head ? FUNC_SILU : FUNC_SIGMOID);
+    ops_func(o, b->gate, b->gate, m->delta.by_head && !m->delta.gate_sigmoid ? FUNC_SILU : FUNC_SIGMOID);
     ops_gated_norm(o, b->o, b->o, b->gate, d->norm, D, H, m->rms_eps);
     ops_name_heads(o, H, "%sattn_mix", prefix);
     ops_matmul(o, y, &l->attn_output, b->o);

@@ -22,6 +22,10 @@ struct exec_config {
     uint32_t n_ctx, n_seqs;
     uint32_t n_saved;           /* slots for saved states */
     enum kv_type kv;
+    /* Rows of the step's tokens, valid until the next step, and may wait for them. Leader of the team only; NULL: the
+     * program has no tables. */
+    void (*rows)(void *arg, const struct step *s, struct step_rows *out);
+    void *rows_arg;
 };
 int exec_open(const struct exec_config *c, struct exec **out, struct err *e);
 void exec_close(struct exec *x);

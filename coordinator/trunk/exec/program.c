@@ -7,6 +7,7 @@ static const char *const op_names[OP_KINDS] = {
     "router",     "moe_call",      "moe_sum",    "pick",       "matmul_parts", "repeat",    "l2_norm",   "layer_norm",
     "gated_norm", "func",          "scale",      "swiglu",     "conv",         "decay",     "delta",     "pool",
     "select",     "hyper_mix",     "hyper_collapse", "hyper_expand", "hyper_mean", "slice", "mul", "add_times", "carry",
+    "rows",       "branch_mean", "branch_gate",
 };
 
 const char *op_name(enum op_kind kind)
@@ -20,12 +21,13 @@ static int on_cards(const struct op *op)
     case OP_ROUTER:
         return op->n[2] <= ROUTER_NORMALISE && op->w == PROG_NONE;
     case OP_RMS_NORM:
-        return op->w != PROG_NONE && !op->n[3];
+        return op->w != PROG_NONE && !op->n[2] && !op->n[3];
     case OP_ROPE:
         return !op->n[3];
     case OP_KV_APPEND:
         return op->in[1] != PROG_NONE;
     case OP_ATTENTION:
+    case OP_ADD:
         return op->in[1] == PROG_NONE;
     default:
         return op->kind <= OP_PICK;
@@ -105,6 +107,9 @@ struct op_uses program_uses(const struct op *op)
         break;
     case OP_CARRY:
         u.read[2] = op->out; /* the other rows stay */
+        break;
+    case OP_BRANCH_GATE:
+        u.read[2] = op->n[1];
         break;
     default:
         break;

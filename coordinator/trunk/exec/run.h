@@ -35,6 +35,7 @@ struct exec {
     uint32_t *likely; /* (AHEAD_TOKENS, top_k) */
     /* the step */
     const struct step *s;
+    struct step_rows rows; /* asked for by the first operation that reads them; NULL: not yet */
     struct team *team;
     uint64_t n_steps;
     uint32_t begin, end; /* of its operations */
@@ -80,6 +81,13 @@ static inline const float *vector_of(const struct exec *x, uint32_t weight)
 {
     return weight == PROG_NONE ? NULL : (const float *)x->c.weight[weight];
 }
+/* Looked-up rows of the step's tokens. The leader's: waits until they are there. */
+static inline const struct step_rows *exec_rows(struct exec *x)
+{
+    if (!x->rows.bytes)
+        x->c.rows(x->c.rows_arg, x->s, &x->rows);
+    return &x->rows;
+}
 static inline uint8_t *scratch_of(const struct exec *x, struct part p)
 {
     return x->scratch + p.thread * x->scratch_bytes;
@@ -87,6 +95,7 @@ static inline uint8_t *scratch_of(const struct exec *x, struct part p)
 
 /* run_dense.c: products, norms, functions, rows */
 void run_embed(struct exec *x, const struct op *op, struct part p);
+void run_rows(struct exec *x, const struct op *op, struct part p);
 void run_prepare(struct exec *x, const struct op *op, struct part p);
 void run_matmul(struct exec *x, const struct op *op, struct part p);
 void run_matmul_parts(struct exec *x, const struct op *op, struct part p);
@@ -122,5 +131,7 @@ void run_hyper_mix(struct exec *x, const struct op *op, struct part p);
 void run_hyper_collapse(struct exec *x, const struct op *op, struct part p);
 void run_hyper_expand(struct exec *x, const struct op *op, struct part p);
 void run_hyper_mean(struct exec *x, const struct op *op, struct part p);
+void run_branch_mean(struct exec *x, const struct op *op, struct part p);
+void run_branch_gate(struct exec *x, const struct op *op, struct part p);
 /* run_dump.c: tells what an operation has made */
 void run_dump(struct exec *x, const struct op *op);

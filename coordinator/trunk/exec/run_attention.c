@@ -1,6 +1,8 @@
 /* Attention over rows by position, and the choice of pools that it looks at. */
 #include "coordinator/trunk/exec/run.h"
 #include "kernels/index/index.h"
+#include "kernels/norm/norm.h"
+#include "kernels/rope/rope.h"
 #include "kernels/topk/topk.h"
 
 /* Work is cut into (kv head, group of tokens); a group's queries share loads of keys and values. */
@@ -116,27 +118,41 @@ static const float *member(const struct exec *x, const struct op *op, const stru
     return states_tail_row(x->states, op->n[0], r, pos) + (gate ? d : 0);
 }
 
+/* pk = mean of a pool's keys, normed and rotated as its first position. */
+static void mean_key(const struct exec *x, const struct op *op, const float *const *key, uint32_t first, float *pk)
+{
+    const struct prog_state *st = &x->c.prog->state[op->state];
+    size_t at = (size_t)first * (x->c.prog->n_rot / 2);
+
+    pool_mean(key, st->head_values, st->k_width, pk);
+    rms_norm(pk, vector_of(x, op->w), pk, st->k_width, op->f[0]);
+    rope_neox(pk, op->n[1], x->cos + at, x->sin + at);
+}
+
 void run_pool(struct exec *x, const struct op *op, struct part p)
 {
     const struct prog_state *st = &x->c.prog->state[op->state];
     const float *key[POOL_MEMBERS], *gate[POOL_MEMBERS];
-    uint32_t a, b, n_runs, d = st->k_width, count = st->head_values;
+    uint32_t a, b, n_runs, d = st->k_width, count = st->head_values, gates = op->in[1] != PROG_NONE;
     const struct run *run = states_runs(x->states, &n_runs);
 
     for (const struct run *r = run; r < run + n_runs; r++) {
         uint32_t first = r->pos / count, last = (r->pos + r->n) / count; /* pools that end in this run */
         cut(last - first, p, 1, &a, &b);
         for (uint32_t pool = first + a; pool < first + b; pool++) {
+            float *pk = states_pools(x->states, op->state, r->seq) + (size_t)pool * d;
             for (uint32_t i = 0; i < count; i++) {
                 key[i] = member(x, op, r, pool * count + i, 0);
-                gate[i] = member(x, op, r, pool * count + i, 1);
+                gate[i] = gates ? member(x, op, r, pool * count + i, 1) : NULL;
             }
-            pool_gated(key, gate, vector_of(x, op->w), count, d,
-                       states_pools(x->states, op->state, r->seq) + (size_t)pool * d);
+            if (gates)
+                pool_gated(key, gate, vector_of(x, op->w), count, d, pk);
+            else
+                mean_key(x, op, key, pool * count, pk);
         }
         if (p.thread == 0)
-            for (int g = 0; g < 2; g++) /* keys, then gates, in a row of both */
-                states_tail_write(x->states, op->n[0], r, (uint32_t)g * d, (uint32_t)g * d + d,
+            for (uint32_t g = 0; g <= gates; g++) /* keys, then gates, in a row of both */
+                states_tail_write(x->states, op->n[0], r, g * d, g * d + d,
                                   (const float *)x->buf[op->in[g]].data, d);
     }
 }
@@ -174,7 +190,7 @@ static void score(struct exec *x, const struct op *op, uint32_t t0, uint32_t t1,
             continue;
         cut(full, p, 8, &a, &b);
         if (a < b)
-            index_scores(row_f32(x, op->in[0], t), row_f32(x, op->in[1], t), pools + (size_t)a * d, d, b - a, op->n[0],
+            index_scores(row_f32(x, op->in[0], t), op->in[1] == PROG_NONE ? NULL : row_f32(x, op->in[1], t), pools + (size_t)a * d, d, b - a, op->n[0],
                          d, op->f[0], x->scores + (size_t)(t - t0) * x->n_pools + a);
     }
 }

@@ -254,6 +254,9 @@ static void (*const run_of[OP_KINDS])(struct exec *x, const struct op *op, struc
     [OP_MUL] = run_mul,
     [OP_ADD_TIMES] = run_add_times,
     [OP_CARRY] = run_carry,
+    [OP_ROWS] = run_rows,
+    [OP_BRANCH_MEAN] = run_branch_mean,
+    [OP_BRANCH_GATE] = run_branch_gate,
 };
 
 /* ---- the plan ---- */
@@ -319,8 +322,11 @@ static uint64_t cost(const struct exec *x, const struct op *op)
     case OP_REPEAT:
     case OP_HYPER_COLLAPSE:
     case OP_HYPER_MEAN:
+    case OP_BRANCH_MEAN:
+    case OP_BRANCH_GATE:
         return live_rows(x, op->out) < 2 ? 0 : 4 * width * live_rows(x, op->out);
     case OP_CARRY:
+    case OP_ROWS:
     case OP_MOE_CALL:
     case OP_KINDS:
         break;
@@ -504,6 +510,7 @@ const float *exec_step(struct exec *x, struct team *team, const struct step *s)
     uint32_t last = 0;
 
     x->s = s;
+    x->rows = (struct step_rows){0};
     x->team = team;
     x->begin = draft ? p->draft_at : 0;
     x->end = draft ? p->n_ops : p->draft_at;

@@ -10,7 +10,7 @@
 void run_conv(struct exec *x, const struct op *op, struct part p)
 {
     const float *taps = vector_of(x, op->w), *rows = x->buf[op->in[0]].data, *window[MOST_TAPS];
-    uint32_t a, b, n_runs, K = op->n[0], width = width_of(x, op->in[0]);
+    uint32_t a, b, n_runs, K = op->n[0], gap = op->n[1], width = width_of(x, op->in[0]);
     const struct run *run = states_runs(x->states, &n_runs);
 
     cut(width, p, 16, &a, &b);
@@ -20,7 +20,7 @@ void run_conv(struct exec *x, const struct op *op, struct part p)
         for (uint32_t t = 0; t < r->n; t++) {
             float *y = row_f32(x, op->out, r->first + t) + a;
             for (uint32_t j = 0; j < K; j++) {
-                int64_t back = (int64_t)t - (K - 1) + j; /* in the run */
+                int64_t back = (int64_t)t - (int64_t)(K - 1 - j) * gap; /* in the run */
                 window[j] = back >= 0 ? rows + (size_t)(r->first + back) * width
                                       : states_tail_row(x->states, op->state, r, (int64_t)r->pos + back);
                 if (window[j])

@@ -7,6 +7,7 @@
 #include "kernels/norm/norm.h"
 #include "kernels/rope/rope.h"
 #include "kernels/topk/topk.h"
+#include "kernels/type/type.h"
 
 void run_embed(struct exec *x, const struct op *op, struct part p)
 {
@@ -17,6 +18,21 @@ void run_embed(struct exec *x, const struct op *op, struct part p)
     for (uint32_t t = a; t < b; t++)
         dequant_row(w->type, x->c.weight[op->w] + x->s->token[t].id * w->row_bytes, w->cols,
                     row_f32(x, op->out, t));
+}
+
+/* The leader's: it may have to wait for the rows. */
+void run_rows(struct exec *x, const struct op *op, struct part p)
+{
+    const uint8_t *bytes = exec_rows(x)->bytes;
+    uint32_t n = op->n[1], values = op->n[2];
+    uint64_t row;
+
+    (void)p;
+    type_row_bytes(op->n[3], values, &row);
+    for (uint32_t t = 0; t < x->s->n_tokens; t++)
+        for (uint32_t i = 0; i < n; i++)
+            dequant_row(op->n[3], bytes + (size_t)t * x->c.prog->token_bytes + op->n[0] + i * row, values,
+                        row_f32(x, op->out, t) + (size_t)i * values);
 }
 
 void run_prepare(struct exec *x, const struct op *op, struct part p)
@@ -87,12 +103,13 @@ void run_matmul_parts(struct exec *x, const struct op *op, struct part p)
 
 void run_rms_norm(struct exec *x, const struct op *op, struct part p)
 {
+    const float *w = vector_of(x, op->w);
     uint32_t a, b;
 
     cut(live_rows(x, op->out), p, 1, &a, &b);
     for (uint32_t t = a; t < b; t++)
         for (uint32_t i = 0; i < op->n[1]; i++)
-            rms_norm(row_f32(x, op->in[0], t) + i * op->n[0], vector_of(x, op->w),
+            rms_norm(row_f32(x, op->in[0], t) + i * op->n[0], w ? w + (op->n[2] ? i * op->n[0] : 0) : NULL,
                      row_f32(x, op->out, t) + op->n[3] + i * op->n[0], op->n[0], op->f[0]);
 }
 
@@ -165,7 +182,7 @@ void run_scale(struct exec *x, const struct op *op, struct part p)
 
     values(x, op->out, p, &a, &b);
     for (size_t i = a; i < b; i++)
-        out[i] *= op->f[0];
+        out[i] = op->n[0] ? out[i] / op->f[0] : out[i] * op->f[0];
 }
 
 void run_swiglu(struct exec *x, const struct op *op, struct part p)
@@ -196,7 +213,8 @@ void run_add(struct exec *x, const struct op *op, struct part p)
 
     cut(live_rows(x, op->out), p, 1, &a, &b);
     for (uint32_t t = a; t < b; t++)
-        vec_add(row_f32(x, op->out, t), row_f32(x, op->in[0], t), width);
+        for (int i = 0; i < 2 && op->in[i] != PROG_NONE; i++)
+            vec_add(row_f32(x, op->out, t), row_f32(x, op->in[i], t), width);
 }
 
 void run_router(struct exec *x, const struct op *op, struct part p)
@@ -259,11 +277,13 @@ void run_mul(struct exec *x, const struct op *op, struct part p)
 
 void run_add_times(struct exec *x, const struct op *op, struct part p)
 {
-    uint32_t a, b;
+    uint32_t a, b, width = width_of(x, op->in[0]);
 
     cut(live_rows(x, op->out), p, 1, &a, &b);
     for (uint32_t t = a; t < b; t++)
-        vec_fma1(*row_f32(x, op->in[1], t), row_f32(x, op->in[0], t), row_f32(x, op->out, t), width_of(x, op->out));
+        for (uint32_t i = 0; i < op->n[0]; i++)
+            vec_fma1(row_f32(x, op->in[1], t)[i], row_f32(x, op->in[0], t), row_f32(x, op->out, t) + (size_t)i * width,
+                     width);
 }
 
 void run_carry(struct exec *x, const struct op *op, struct part p)

@@ -1,5 +1,6 @@
 /* What operations have made, by name, for `eval --dump`. Some make more than one thing: "L3.hc_attn" is
- * L3.hc_attn_pre, _post and _comb, "L3.idx" is L3.idx_scores, L3.idx_sel and L3.attended. */
+ * L3.hc_attn_pre, _post and _comb, "L3.idx" is L3.idx_scores, L3.idx_sel and L3.attended, "L3.index" (without
+ * head weights) L3.index_scores and L3.visible. */
 #include "coordinator/trunk/exec/run.h"
 
 #define LONGEST (PROG_NAME + 16)
@@ -87,10 +88,12 @@ static void dump_list(struct exec *x, const struct op *op)
 {
     size_t n_ctx = x->dump_positions, pools = n_ctx / x->c.prog->state[op->state].head_values;
     int32_t *seen = malloc((n_ctx + 1) * sizeof *seen);
+    int plain = op->in[1] == PROG_NONE;
 
     for (uint32_t t = 0; t < x->s->n_tokens; t++)
-        tell(x, op, "idx_scores", 0, x->dump_scores + (size_t)t * x->n_pools, 1, pools, 0);
-    tell(x, op, "idx_sel", 1, x->dump_chosen, x->s->n_tokens, op->n[1], 0);
+        tell(x, op, plain ? "index_scores" : "idx_scores", 0, x->dump_scores + (size_t)t * x->n_pools, 1, pools, 0);
+    if (!plain)
+        tell(x, op, "idx_sel", 1, x->dump_chosen, x->s->n_tokens, op->n[1], 0);
     for (uint32_t t = 0; seen && t < x->s->n_tokens; t++) {
         const uint32_t *list = (const uint32_t *)row_f32(x, op->out, t);
         for (uint32_t i = 0; i < n_ctx; i++)
@@ -98,9 +101,37 @@ static void dump_list(struct exec *x, const struct op *op)
         for (uint32_t i = 0; *list != LIST_ALL && i < *list; i++)
             if (list[1 + i] < n_ctx)
                 seen[list[1 + i]] = 1;
-        tell(x, op, "attended", 1, seen, 1, n_ctx, 0);
+        tell(x, op, plain ? "visible" : "attended", 1, seen, 1, n_ctx, 0);
     }
     free(seen);
+}
+
+/* What was added, both parts together, of some heads. */
+static void dump_added(struct exec *x, const struct op *op)
+{
+    size_t width = width_of(x, op->out);
+    float *sum = malloc(width * sizeof *sum);
+
+    for (uint32_t t = 0; sum && t < x->s->n_tokens; t++) {
+        for (size_t i = 0; i < width; i++)
+            sum[i] = row_f32(x, op->in[0], t)[i] + row_f32(x, op->in[1], t)[i];
+        tell(x, op, NULL, 0, sum, 1, op->heads, width / op->heads);
+    }
+    free(sum);
+}
+
+/* The numbers of a table's rows. */
+static void dump_row_ids(struct exec *x, const struct op *op)
+{
+    const struct program *p = x->c.prog;
+    uint32_t all = 0, at = 0;
+
+    for (uint32_t i = 0; i < p->n_tables; i++) {
+        at = p->table[i].first == op->n[0] ? all : at;
+        all += p->table[i].rows;
+    }
+    for (uint32_t t = 0; exec_rows(x)->id && t < x->s->n_tokens; t++)
+        tell(x, op, NULL, 1, exec_rows(x)->id + (size_t)t * all + at, 1, op->n[1], 0);
 }
 
 void run_dump(struct exec *x, const struct op *op)
@@ -123,6 +154,16 @@ void run_dump(struct exec *x, const struct op *op)
         return;
     case OP_SELECT:
         dump_list(x, op);
+        return;
+    case OP_ROWS:
+        if (!strstr(op->name, "_rows")) /* a token's embedding is told as it is */
+            break;
+        dump_row_ids(x, op);
+        return;
+    case OP_ADD:
+        if (op->in[1] == PROG_NONE)
+            break;
+        dump_added(x, op);
         return;
     case OP_DELTA:
         dump_matrix(x, op);

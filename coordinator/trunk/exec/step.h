@@ -20,3 +20,8 @@ struct step {
     int best_only; /* the first token of each wanted row's order is all that is wanted: an executor that knows it may
                     * leave the logits out (engine_best) */
 };
+/* What is handed over with a step for its looked-up rows (struct prog_table). */
+struct step_rows {
+    const uint8_t *bytes; /* token_bytes for each token */
+    const uint32_t *id;   /* rows' numbers, for each token those of its tables; NULL: not known here */
+};

@@ -15,6 +15,7 @@
 #define MOST_VALUES (1u << 26)           /* of a buffer's row */
 #define MOST_GROUP 256u                  /* query heads of a kv head (run_attention.c) */
 #define MOST_TAPS 16u                    /* of a convolution (run_delta.c) */
+#define MOST_GAP 16u
 #define MOST_ROUNDS 1000u                /* of the mixing matrix */
 #define MOST_ROLLBACK 64u
 
@@ -22,7 +23,7 @@ struct wire_head {
     uint64_t magic, bytes;
     uint32_t n_ops, n_buffers, n_weights, n_states;
     uint32_t n_embd, n_vocab, top_k, n_rot, logits, kv;
-    uint32_t draft_at, draft_logits, rollback, reserved;
+    uint32_t draft_at, draft_logits, rollback, token_bytes;
     double rope_base;
 };
 
@@ -43,7 +44,7 @@ void wire_write(const struct program *p, const struct weight_at *at, enum kv_typ
 {
     struct wire_head h = {WIRE_MAGIC, wire_bytes(p), p->n_ops, p->n_buffers, p->n_weights, p->n_states,
                           p->n_embd, p->n_vocab, p->top_k, p->n_rot, p->logits, (uint32_t)kv,
-                          p->draft_at, p->draft_logits, p->rollback, 0, p->rope_base};
+                          p->draft_at, p->draft_logits, p->rollback, p->token_bytes, p->rope_base};
 
     out = put(out, &h, sizeof h);
     out = put(out, p->weight, (uint64_t)p->n_weights * sizeof *p->weight); /* 8-byte fields first */
@@ -148,11 +149,38 @@ static int good_values(const struct program *p, const struct op *o)
     return o->out < p->n_buffers && is_row(p, o->in[0], p->buffer[o->out].width, rows_kind(p, o->out));
 }
 
+/* out is n vectors of in[0]'s width */
+static int good_each(const struct program *p, const struct op *o, uint32_t n)
+{
+    return o->out < p->n_buffers && o->in[0] < p->n_buffers && n && o->in[0] != o->out &&
+           rows_kind(p, o->in[0]) == rows_kind(p, o->out) &&
+           p->buffer[o->out].width == (uint64_t)n * p->buffer[o->in[0]].width;
+}
+
+/* buffer X is n vectors of buffer y's width */
+static int good_branches(const struct program *p, uint32_t n, uint32_t X, uint32_t y)
+{
+    return n && n <= HYPER_STREAMS && y < p->n_buffers && !rows_kind(p, y) &&
+           is_row(p, X, (uint64_t)n * p->buffer[y].width, 0);
+}
+
+/* the rows lie in what is handed over for a token */
+static int good_rows(const struct check *c, const struct op *o)
+{
+    const struct type_info *t = type_info(o->n[3]);
+    uint64_t row;
+
+    return t && t->built && o->n[1] && o->n[2] && o->n[1] <= MOST_VALUES && o->n[2] <= MOST_VALUES &&
+           !type_row_bytes(o->n[3], o->n[2], &row) && o->n[0] + (uint64_t)o->n[1] * row <= c->p->token_bytes &&
+           is_row(c->p, o->out, (uint64_t)o->n[1] * o->n[2], 0);
+}
+
 static int good_conv(const struct program *p, const struct op *o)
 {
     const struct prog_state *s = state_of(p, o->state, STATE_TAIL);
 
-    return s && o->n[0] && o->n[0] <= MOST_TAPS && s->head_values == o->n[0] - 1 && is_row(p, o->in[0], s->k_width, 0) &&
+    return s && o->n[0] && o->n[0] <= MOST_TAPS && o->n[1] && o->n[1] <= MOST_GAP &&
+           s->head_values == (o->n[0] - 1) * o->n[1] && is_row(p, o->in[0], s->k_width, 0) &&
            is_row(p, o->out, s->k_width, 0) && o->out != o->in[0] &&
            is_vector(p, o->w, (uint64_t)o->n[0] * s->k_width);
 }
@@ -177,8 +205,11 @@ static int good_pool(const struct program *p, const struct op *o)
 {
     const struct prog_state *s = state_of(p, o->state, STATE_POOLS), *t = state_of(p, o->n[0], STATE_TAIL);
 
-    return s && t && t->k_width == 2ull * s->k_width && t->head_values == s->head_values - 1 && t->draft == s->draft &&
-           is_row(p, o->in[0], s->k_width, 0) && is_row(p, o->in[1], s->k_width, 0) &&
+    if (!s || !t || t->head_values != s->head_values - 1 || t->draft != s->draft || !is_row(p, o->in[0], s->k_width, 0))
+        return 0;
+    if (o->in[1] == PROG_NONE)
+        return t->k_width == s->k_width && is_vector(p, o->w, s->k_width) && o->n[1] <= s->k_width && o->n[1] <= p->n_rot;
+    return t->k_width == 2ull * s->k_width && is_row(p, o->in[1], s->k_width, 0) &&
            is_vector(p, o->w, (uint64_t)s->k_width * s->head_values);
 }
 
@@ -187,7 +218,7 @@ static int good_select(const struct program *p, const struct op *o)
     const struct prog_state *s = state_of(p, o->state, STATE_POOLS);
 
     return s && o->n[0] && o->n[0] <= MOST_VALUES && o->n[1] && o->n[1] <= MOST_VALUES &&
-           has(p, o->in[0], (uint64_t)o->n[0] * s->k_width, 0) && has(p, o->in[1], o->n[0], 0) &&
+           has(p, o->in[0], (uint64_t)o->n[0] * s->k_width, 0) && (o->in[1] == PROG_NONE || has(p, o->in[1], o->n[0], 0)) &&
            has(p, o->out, 1 + ((uint64_t)o->n[1] + 1) * s->head_values, 0) && p->buffer[o->out].type == BUF_I32;
 }
 
@@ -244,7 +275,8 @@ static int good_op(struct check *c, const struct op *o)
     case OP_MATMUL_PARTS:
         return good_matmul_parts(p, o);
     case OP_RMS_NORM:
-        return good_pieces(p, o, o->n[3]) && (o->w == PROG_NONE || is_vector(p, o->w, o->n[0]));
+        return good_pieces(p, o, o->n[3]) && o->n[2] <= 1 &&
+               (o->w == PROG_NONE || is_vector(p, o->w, (uint64_t)o->n[0] * (o->n[2] ? o->n[1] : 1)));
     case OP_L2_NORM:
         return good_pieces(p, o, 0);
     case OP_GATED_NORM:
@@ -263,9 +295,16 @@ static int good_op(struct check *c, const struct op *o)
     case OP_MUL:
         return good_values(p, o);
     case OP_ADD_TIMES:
-        return good_values(p, o) && has(p, o->in[1], 1, rows_kind(p, o->out));
+        return good_each(p, o, o->n[0]) && has(p, o->in[1], o->n[0], rows_kind(p, o->out));
     case OP_SCALE:
-        return o->out < p->n_buffers;
+        return o->out < p->n_buffers && o->n[0] <= 1;
+    case OP_ROWS:
+        return good_rows(c, o);
+    case OP_BRANCH_MEAN:
+        return good_branches(p, o->n[0], o->in[0], o->out) && good_branches(p, o->n[0], o->in[1], o->out);
+    case OP_BRANCH_GATE:
+        return good_branches(p, o->n[0], o->in[0], o->n[1]) && good_branches(p, o->n[0], o->in[1], o->n[1]) &&
+               good_branches(p, o->n[0], o->out, o->n[1]) && o->out != o->in[0] && o->out != o->in[1] && o->out != o->n[1];
     case OP_SWIGLU:
         return good_values(p, o) && is_row(p, o->in[1], p->buffer[o->out].width, rows_kind(p, o->out));
     case OP_REPEAT:
@@ -299,7 +338,8 @@ static int good_op(struct check *c, const struct op *o)
     case OP_HYPER_MEAN:
         return good_streams(p, o->n[0], o->in[0], o->out, PROG_NONE);
     case OP_ADD:
-        return o->out < p->n_buffers && has(p, o->in[0], p->buffer[o->out].width, rows_kind(p, o->out));
+        return o->out < p->n_buffers && has(p, o->in[0], p->buffer[o->out].width, rows_kind(p, o->out)) &&
+               (o->in[1] == PROG_NONE || has(p, o->in[1], p->buffer[o->out].width, rows_kind(p, o->out)));
     case OP_ROUTER:
         return good_router(c, o);
     case OP_MOE_CALL:
@@ -387,6 +427,8 @@ static int check_all(const struct program *p, const struct weight_at *at, uint64
             return err_set(e, -EPROTO, "program: state %u of kind %u: keys %u, values %u, head %u", i, s->kind,
                            s->k_width, s->v_width, s->head_values);
     }
+    if (p->token_bytes != g->token_bytes)
+        return err_set(e, -EPROTO, "program: %u bytes of rows a token, %u are handed over", p->token_bytes, g->token_bytes);
     if (p->draft_at > p->n_ops || p->rollback > MOST_ROLLBACK)
         return err_set(e, -EPROTO, "program: its second part begins at operation %u of %u, %u tokens go back",
                        p->draft_at, p->n_ops, p->rollback);
@@ -432,6 +474,7 @@ int wire_read(const uint8_t *image, uint64_t bytes, uint64_t trunk_bytes, const 
                           .n_states = h.n_states, .n_embd = h.n_embd, .n_vocab = h.n_vocab,
                           .top_k = h.top_k, .n_rot = h.n_rot, .logits = h.logits,
                           .draft_at = h.draft_at, .draft_logits = h.draft_logits, .rollback = h.rollback,
+                          .token_bytes = h.token_bytes,
                           .rope_base = h.rope_base};
     if (h.magic != WIRE_MAGIC || h.n_ops > MOST || h.n_buffers > MOST || h.n_weights > MOST ||
         h.n_states > MOST || h.kv > KV_BF16 || h.bytes != wire_bytes(p) || h.bytes > bytes) {

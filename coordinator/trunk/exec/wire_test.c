@@ -7,14 +7,14 @@
 #include "kernels/type/type.h"
 #include "tests/test.h"
 
-static const struct geometry g = {.n_layers = 4, .n_experts = 8, .top_k = 2, .n_embd = 32, .n_vocab = 16};
+static const struct geometry g = {.n_layers = 4, .n_experts = 8, .top_k = 2, .n_embd = 32, .n_vocab = 16, .token_bytes = 144};
 #define TRUNK_BYTES 65536u
 #define NONE PROG_NONE
 #define N(a) ((uint32_t)(sizeof(a) / sizeof *(a)))
 #define A32 (1u << ACT_A32)
 
 enum buf { X, Q, K, V, PROBS, IDS, WEIGHTS, LAST, LOGITS, STREAMS, MIX, M, LIST, IQ, IW, IK, IG, LATENT, PARTS,
-           ROUTED, DRAFT_LAST, DRAFT_LOGITS };
+           ROUTED, BRANCHES, DRAFT_LAST, DRAFT_LOGITS };
 static struct prog_buffer buffers[] = {
     [X] = {.width = 32, .forms = A32},
     [Q] = {.width = 32},
@@ -36,6 +36,7 @@ static struct prog_buffer buffers[] = {
     [LATENT] = {.width = 16},
     [PARTS] = {.width = 64, .forms = A32, .parts = 2},
     [ROUTED] = {.width = 8},
+    [BRANCHES] = {.width = 64},
     [DRAFT_LAST] = {.width = 32, .rows = 1, .forms = A32},
     [DRAFT_LOGITS] = {.width = 16, .rows = 1},
 };
@@ -50,7 +51,7 @@ static struct prog_weight weights[] = {
 };
 static const struct weight_at places[] = {{0, 0, 0},     {4096, 1, 0},  {8192, 0, 0},
                                           {12288, 0, 0}, {16384, 1, 0}, {20480, 1, 0}};
-enum st { S_KV, S_TAIL, S_MATRIX, S_LATENT, S_POOLS, S_KEYS, S_DRAFT };
+enum st { S_KV, S_TAIL, S_MATRIX, S_LATENT, S_POOLS, S_KEYS, S_GAPS, S_PLAIN, S_DRAFT };
 static struct prog_state states[] = {
     [S_KV] = {.k_width = 16, .v_width = 16, .head_values = 8},
     [S_TAIL] = {.kind = STATE_TAIL, .k_width = 16, .head_values = 3},
@@ -58,6 +59,8 @@ static struct prog_state states[] = {
     [S_LATENT] = {.k_width = 16, .head_values = 16},
     [S_POOLS] = {.kind = STATE_POOLS, .k_width = 8, .head_values = 4},
     [S_KEYS] = {.kind = STATE_TAIL, .k_width = 16, .head_values = 3},
+    [S_GAPS] = {.kind = STATE_TAIL, .k_width = 16, .head_values = 9},
+    [S_PLAIN] = {.kind = STATE_TAIL, .k_width = 8, .head_values = 3},
     [S_DRAFT] = {.k_width = 16, .head_values = 16, .draft = 1},
 };
 #define OP(k, a, b, o, wt, s, ...) {.kind = (k), .in = {(a), (b)}, .out = (o), .w = (wt), .state = (s), __VA_ARGS__}
@@ -75,7 +78,7 @@ static struct op ops[] = {
     OP(OP_REPEAT, X, NONE, STREAMS, NONE, NONE, .n = {2}),
     OP(OP_HYPER_MIX, M, NONE, MIX, SCALE, NONE, .n = {2, 20, VECTOR}, .f = {1e-6f}),
     OP(OP_HYPER_COLLAPSE, STREAMS, MIX, X, NONE, NONE, .n = {2}),
-    OP(OP_CONV, K, NONE, V, VECTOR, S_TAIL, .n = {4}),
+    OP(OP_CONV, K, NONE, V, VECTOR, S_TAIL, .n = {4, 1}),
     OP(OP_L2_NORM, V, NONE, V, NONE, NONE, .n = {8, 2}, .f = {1e-6f, 0.5f}),
     OP(OP_DECAY, K, NONE, K, VECTOR, NONE, .n = {2, 1, VECTOR}, .f = {-5}),
     OP(OP_FUNC, IW, NONE, IW, NONE, NONE, .n = {FUNC_SIGMOID}),
@@ -93,7 +96,16 @@ static struct op ops[] = {
     OP(OP_HYPER_EXPAND, X, MIX, STREAMS, NONE, NONE, .n = {2}),
     OP(OP_SLICE, Q, NONE, K, NONE, NONE, .n = {2, 8, 4, 16}),
     OP(OP_MUL, K, NONE, V, NONE, NONE, .n = {0}),
-    OP(OP_ADD_TIMES, K, IW, V, NONE, NONE, .n = {0}),
+    OP(OP_ADD_TIMES, K, IW, V, NONE, NONE, .n = {1}),
+    OP(OP_ROWS, NONE, NONE, Q, NONE, NONE, .n = {8, 4, 8, W_F32}),
+    OP(OP_BRANCH_MEAN, STREAMS, STREAMS, X, NONE, NONE, .n = {2}),
+    OP(OP_BRANCH_GATE, STREAMS, STREAMS, BRANCHES, NONE, NONE, .n = {2, X}, .f = {0.5f}),
+    OP(OP_RMS_NORM, STREAMS, NONE, STREAMS, VECTOR, NONE, .n = {32, 2, 1}, .f = {1e-5f}),
+    OP(OP_ADD_TIMES, X, IW, STREAMS, NONE, NONE, .n = {2}),
+    OP(OP_ADD, BRANCHES, STREAMS, STREAMS, NONE, NONE, .n = {0}),
+    OP(OP_CONV, K, NONE, V, VECTOR, S_GAPS, .n = {4, 3}),
+    OP(OP_POOL, IK, NONE, NONE, NORM, S_POOLS, .n = {S_PLAIN, 8}, .f = {1e-6f}),
+    OP(OP_SELECT, IQ, NONE, LIST, NONE, S_POOLS, .n = {2, 2}, .f = {0.5f}),
     OP(OP_HYPER_MEAN, STREAMS, NONE, X, NONE, NONE, .n = {2}),
     OP(OP_PREPARE, X, NONE, NONE, NONE, NONE, .n = {ACT_A32}),
     OP(OP_MATMUL, X, NONE, ROUTED, W8, NONE, .n = {ACT_A32}),
@@ -117,7 +129,7 @@ static struct program whole(void)
     return (struct program){.n_ops = N(ops), .n_buffers = N(buffers), .n_weights = N(weights),
                             .n_states = N(states), .n_embd = 32, .n_vocab = 16, .top_k = 2, .n_rot = 8,
                             .logits = LOGITS, .draft_at = N(ops) - SECOND_PART, .draft_logits = DRAFT_LOGITS,
-                            .rollback = 4, .rope_base = 1e4,
+                            .rollback = 4, .token_bytes = 144, .rope_base = 1e4,
                             .op = ops, .buffer = buffers, .weight = weights, .state = states};
 }
 
@@ -146,7 +158,8 @@ static int below(const uint32_t *index, int n, uint32_t end)
 static int second(uint32_t kind)
 {
     static const uint32_t kinds[] = {OP_KV_APPEND, OP_ATTENTION, OP_MOE_CALL, OP_MOE_SUM, OP_GATED_NORM, OP_SWIGLU,
-                                     OP_DELTA, OP_POOL, OP_SELECT, OP_ADD_TIMES, OP_HYPER_COLLAPSE, OP_HYPER_EXPAND};
+                                     OP_DELTA, OP_POOL, OP_SELECT, OP_ADD_TIMES, OP_HYPER_COLLAPSE, OP_HYPER_EXPAND,
+                                     OP_BRANCH_MEAN, OP_BRANCH_GATE};
 
     for (size_t i = 0; i < N(kinds); i++)
         if (kinds[i] == kind)
@@ -161,7 +174,8 @@ static int inside(const struct program *p)
         const struct op *o = &p->op[i];
         struct op_uses u = program_uses(o);
         int out = o->kind != OP_PREPARE && o->kind != OP_KV_APPEND && o->kind != OP_MOE_CALL && o->kind != OP_POOL;
-        int in = o->kind != OP_EMBED && o->kind != OP_ROPE && o->kind != OP_MOE_SUM && o->kind != OP_SCALE;
+        int in = o->kind != OP_EMBED && o->kind != OP_ROPE && o->kind != OP_MOE_SUM && o->kind != OP_SCALE &&
+                 o->kind != OP_ROWS;
         if (second(o->kind) && !below(u.read + 1, USES_READ - 1, p->n_buffers))
             return 0;
         if ((out && (o->out >= p->n_buffers || !below(u.written, USES_WRITTEN, p->n_buffers))) ||
@@ -169,6 +183,8 @@ static int inside(const struct program *p)
             return 0;
         if ((o->kind == OP_MATMUL || o->kind == OP_MATMUL_PARTS) &&
             (o->w >= p->n_weights || p->buffer[o->out].width < p->weight[o->w].rows))
+            return 0;
+        if (o->kind == OP_ROWS && (o->n[0] + 4ull * o->n[1] * o->n[2] > 144 && o->n[3] == W_F32))
             return 0;
         if (o->kind == OP_DELTA && (!below(u.state, USES_STATES, p->n_states) ||
                                     p->buffer[o->n[2]].width < p->state[o->state].heads))
