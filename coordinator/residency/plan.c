@@ -208,6 +208,27 @@ static void choose_passes(const struct plan_file *f, const struct plan_ask *a, u
              p->max_tokens, PLAN_BATCH, PASS_PART);
 }
 
+/* ---- sequences ---- */
+
+static uint32_t n_seqs(const struct plan_ask *a)
+{
+    return a->n_seqs ? a->n_seqs : 1;
+}
+/* Of all sequences: for a position, and whatever their length. */
+static uint64_t position_bytes(const struct plan_file *f, const struct plan_ask *a)
+{
+    return f->position_bytes + n_seqs(a) * f->kept_bytes;
+}
+static uint64_t fixed_bytes(const struct plan_file *f, const struct plan_ask *a)
+{
+    return n_seqs(a) * f->sequence_bytes + f->saved_bytes;
+}
+/* A context as asked, or what is left room for. */
+static uint64_t least_context(const struct plan_file *f, const struct plan_ask *a)
+{
+    return fixed_bytes(f, a) + position_bytes(f, a) * (a->n_ctx ? a->n_ctx : less(PLAN_CONTEXT, f->n_ctx_train));
+}
+
 /* ---- look-up tables ---- */
 
 #define TABLE_PART 32 /* of what is left for experts: rows at hand cost no read, but a token's are few and small */
@@ -221,8 +242,7 @@ static uint64_t before_tables(const struct plan_file *f, const struct plan_ask *
 
     if (!slab_plan(f->layer, f->n_layers, p->geo.n_nodes, UINT64_MAX, &all, &e) && (!experts || experts > all.need_all))
         experts = all.need_all;
-    return experts + kernel_bytes(experts, a->n_nodes + a->cards.n) + f->sequence_bytes +
-           f->position_bytes * (a->n_ctx ? a->n_ctx : less(PLAN_CONTEXT, f->n_ctx_train));
+    return experts + kernel_bytes(experts, a->n_nodes + a->cards.n) + least_context(f, a);
 }
 
 static int choose_tables(const struct plan_file *f, const struct plan_ask *a, uint64_t *left, struct plan *p,
@@ -259,20 +279,6 @@ static int choose_tables(const struct plan_file *f, const struct plan_ask *a, ui
 
 /* ---- experts ---- */
 
-static uint32_t n_seqs(const struct plan_ask *a)
-{
-    return a->n_seqs ? a->n_seqs : 1;
-}
-/* Of all sequences: for a position, and whatever their length. */
-static uint64_t position_bytes(const struct plan_file *f, const struct plan_ask *a)
-{
-    return f->position_bytes + n_seqs(a) * f->kept_bytes;
-}
-static uint64_t fixed_bytes(const struct plan_file *f, const struct plan_ask *a)
-{
-    return n_seqs(a) * f->sequence_bytes + f->saved_bytes;
-}
-
 /* How the bytes for experts are cut. */
 static int cut_experts(const struct plan_file *f, struct plan *p, struct err *e)
 {
@@ -305,7 +311,7 @@ static int choose_experts(const struct plan_file *f, const struct plan_ask *a, c
                           uint64_t *left, struct plan *p, struct err *e)
 {
     uint32_t n = p->geo.n_nodes;
-    uint64_t context = fixed_bytes(f, a) + position_bytes(f, a) * (a->n_ctx ? a->n_ctx : less(PLAN_CONTEXT, f->n_ctx_train));
+    uint64_t context = least_context(f, a);
     uint64_t most = without_kernel(*left > context ? *left - context : 0, n + a->cards.n), node;
     struct slab_plan all;
     int rc = slab_plan(f->layer, f->n_layers, n, UINT64_MAX, &all, e);

@@ -226,8 +226,37 @@ static void test_refusals(void)
     }
 }
 
+/* Look-up tables lie whole where there is room beside everything else; else some of their rows do, as many as are
+ * asked for or a part of what is left, and never fewer than passes need. */
+static void test_tables(void)
+{
+    struct plan_file f = file_of(10 * MB, 1024);
+    struct plan_ask a = ask();
+    struct plan_budget b = budget(4096);
+    struct plan p;
+    struct err e = {0};
+
+    f.tables = (struct plan_tables){.whole = 900 * MB, .stage = MB, .row = 130, .token = 2 * 16 * 130};
+    CHECK(!plan_make(&f, &a, &b, &p, &e) && p.tables_whole && p.bytes.tables > 900 * MB && p.slabs.resident, "%s", e.msg);
+    b = budget(800);
+    CHECK(!plan_make(&f, &a, &b, &p, &e) && !p.tables_whole && p.slabs.resident, "%s", e.msg);
+    CHECK(p.table_cache > 20 * MB && p.table_cache < 25 * MB && p.bytes.tables > p.table_cache + MB);
+    CHECK(plan_taken(&p) + p.bytes.reserve <= b.left);
+    a.tables = 50 * MB;
+    CHECK(!plan_make(&f, &a, &b, &p, &e) && p.table_cache == 50 * MB);
+    a.tables = 1;
+    a.batch = 100;
+    CHECK(!plan_make(&f, &a, &b, &p, &e) && p.table_cache == 100 * f.tables.token);
+    a.tables = 1000 * MB; /* asked for, but there is no room */
+    CHECK(plan_make(&f, &a, &b, &p, &e) == -ENOMEM && strstr(e.msg, "look-up tables"), "%s", e.msg);
+    a.tables = 1;
+    f.tables.whole = 10000; /* two passes' rows are more than all of it */
+    CHECK(!plan_make(&f, &a, &b, &p, &e) && p.tables_whole);
+}
+
 int main(void)
 {
+    test_tables();
     test_everything_fits();
     test_sequences();
     test_sums_up();

@@ -127,14 +127,14 @@ def whole_model_hashes():
 
 
 # golden models whose architecture is built
-BUILT = ["tiny/olmoe", "tiny/qwen3moe", "tiny/qwen35moe", "tiny/glm5next", "models/olmoe-q8_0", "models/qwen3moe-q4_k_m",
-         "models/qwen3moe-iq"]
+BUILT = ["tiny/olmoe", "tiny/qwen3moe", "tiny/qwen35moe", "tiny/qwen4exp", "tiny/glm5next", "models/olmoe-q8_0",
+         "models/qwen3moe-q4_k_m", "models/qwen3moe-iq"]
 
 
 def long_prompts():
     """(name, model file, tokens) of every built golden model's long prompts and of one of each demo model."""
     for name, model, _, prompt in cases(BUILT):
-        if prompt["name"] != "short":  # the long one runs the same code on more tokens
+        if prompt["name"] not in ("short", "eos"):  # the long one runs the same code on more tokens
             yield name, model, prompt["tokens"]
     for case, prompt in (("case", 0), ("story-moe", -1)):
         with open("%s/ref/%s.json" % (DEMO, case)) as f:
