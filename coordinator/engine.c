@@ -1475,13 +1475,6 @@ uint32_t engine_n_ctx(const struct engine *en)
 {
     return en->plan.n_ctx;
 }
-int engine_rows_stay(const struct engine *en)
-{
-    for (uint32_t i = 0; i < en->m->n_layers; i++)
-        if (en->m->layer[i].mixer != MIX_ATTENTION)
-            return 0;
-    return 1;
-}
 uint32_t engine_n_seqs(const struct engine *en)
 {
     return en->n_seqs;
@@ -1627,6 +1620,11 @@ void engine_foresee(struct engine *en, const uint32_t *ids, size_t n, size_t fro
     assert(n <= en->plan.n_ctx && from <= n && seq < en->n_seqs);
     if (en->lookup)
         lookup_foresee(en->lookup, ids, n, from, seq);
+}
+
+uint32_t engine_n_saved(const struct engine *en)
+{
+    return en->exec ? en->o->n_saved : 0;
 }
 
 const float *engine_feed(struct engine *en, const uint32_t *ids, size_t n, uint32_t pos)

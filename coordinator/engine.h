@@ -87,8 +87,6 @@ int engine_plan(const struct engine_options *o, int (*look)(const struct engine_
 const struct model *engine_model(const struct engine *en);
 uint32_t engine_n_ctx(const struct engine *en);
 uint32_t engine_n_seqs(const struct engine *en);
-/* 1: rows of all tokens up to one stand by themselves, so that another text may go on from there. */
-int engine_rows_stay(const struct engine *en);
 /* Most tokens, and most output rows, of one step. */
 uint32_t engine_max_tokens(const struct engine *en);
 uint32_t engine_max_out(const struct engine *en);
@@ -113,6 +111,7 @@ const float *engine_feed(struct engine *en, const uint32_t *ids, size_t n, uint3
 void engine_save(struct engine *en, uint32_t seq, uint32_t pos, uint32_t slot);
 uint32_t engine_restore(struct engine *en, uint32_t slot);
 uint64_t engine_saved_bytes(const struct engine *en); /* of a slot */
+uint32_t engine_n_saved(const struct engine *en); /* slots that can be used now: none where the trunk is elsewhere */
 /* Tokens ids[0..n) are those of sequence slot seq, and from `from` on they are going to be read: what they look up in
  * tables can be on its way. */
 void engine_foresee(struct engine *en, const uint32_t *ids, size_t n, size_t from, uint32_t seq);

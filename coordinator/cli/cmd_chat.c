@@ -335,7 +335,7 @@ static void note_fed(struct chat *c, const struct decode *d, int whole)
     uint32_t *ids;
 
     c->fed.n = 0;
-    if (!engine_rows_stay(c->en) || !n)
+    if (engine_saved_bytes(c->en) || !n)
         return;
     if (n > c->fed.cap) {
         ids = realloc(c->fed.ids, n * sizeof *ids);

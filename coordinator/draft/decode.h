@@ -21,8 +21,8 @@ struct decode_options {
     uint32_t seq;    /* of the engine's */
     uint32_t drafts; /* at most for a step */
     int fixed;       /* 1: always so many; 0: as many as pay */
-    size_t kept;     /* tokens at the prompt's front whose rows the engine has from an earlier text; only where
-                      * every layer is attention. The last token is fed in any case */
+    size_t kept;     /* tokens at the prompt's front whose rows the engine has from an earlier text; where something has
+                      * to be saved (engine_saved_bytes), those before a restored state. The last one is fed in any case */
     struct draft_pays *pays;        /* borrowed: what earlier texts taught; NULL: its own */
     struct sample_scratch *scratch; /* borrowed, of decodes that take turns; NULL: its own */
     int rows;        /* 1: chosen() looks at logits */

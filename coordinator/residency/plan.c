@@ -354,7 +354,7 @@ static void say_sequences(const struct plan_file *f, const struct plan_ask *a, s
 {
     if (n_seqs(a) > 1)
         note(p, 1, "%u sequences with a context of %u tokens and %.1f MB each", n_seqs(a), p->n_ctx,
-             1e-6 * (double)(f->sequence_bytes + p->n_ctx * f->kept_bytes));
+             1e-6 * (double)(f->sequence_bytes + f->saved_bytes / n_seqs(a) + p->n_ctx * f->kept_bytes));
 }
 
 /* As asked, or the model's maximum, or what fits beside trunk and experts. */

@@ -32,6 +32,7 @@ struct jobs;
 struct job;
 
 enum { JOB_PROBS_MOST = 20 };
+enum { JOBS_SAVED = 3 }; /* engine_options.n_saved: so many a slot, for recurrent models' prompts; 0: they are computed anew */
 
 struct jobs_options {
     uint32_t n_slots;          /* engine_options.n_seqs must be the same */

@@ -6,6 +6,7 @@
 
 #include "coordinator/draft/decode.h"
 #include "coordinator/serve/jobs.h"
+#include "coordinator/serve/kept_states.h"
 #include "coordinator/serve/turns.h"
 
 struct given { /* a token of an answer */
@@ -42,7 +43,11 @@ struct slot { /* the scheduler's, but what is told */
     struct decode d;
     uint32_t *ids;      /* engine_n_ctx */
     size_t n_rows;      /* tokens of ids whose rows the engine has, of a job that has gone */
+    struct kept_states kept;
+    int restore;        /* index of the state that the job goes on from; -1: none, or it is done */
+    size_t came_with;   /* tokens that were there when the job began */
     uint64_t used;      /* when a job began there */
+    int leaves;         /* its job has ended */
     int in_step;        /* it has tokens in the step that is made */
     int prompt;         /* of the prompt */
     enum job_reason end; /* why nothing comes after the last token */

@@ -119,6 +119,7 @@ struct test {
     struct jobs *j;
     struct wish *wish;
     int news, cancels, tid;
+    int talk, saved; /* a conversation too; of a recurrent model */
     _Atomic int hold; /* the scheduler gets no further than its news */
     void *(*clients)(void *arg);
     uint64_t cached; /* tokens, in all */
@@ -229,6 +230,52 @@ static void ask(struct test *t)
     free(c);
 }
 
+/* ---- a conversation ---- */
+
+static size_t answered(struct test *t, const uint32_t *ids, size_t n, int cache, uint32_t *answer, size_t most)
+{
+    struct job_request r = {.ids = ids, .n_ids = n, .max_tokens = most, .n_probs = -1, .cache_prompt = cache};
+    struct job_token k[MOST];
+    struct job_status s;
+    struct err e = {0};
+    struct job *q;
+
+    sample_defaults(&r.settings);
+    CHECK(!jobs_submit(t->j, &r, &q, &e), "%s", e.msg);
+    do
+        usleep(500), job_look(q, &s);
+    while (s.state != JOB_DONE);
+    CHECK(s.reason == JOB_LENGTH && job_take(q, k, MOST) == most, "%s", s.err.msg);
+    for (size_t i = 0; i < most; i++)
+        answer[i] = k[i].id;
+    job_free(q);
+    return s.cached;
+}
+
+/* The first `same` of n tokens stand in a slot, `known` are not computed again; the answer is the same. */
+static void turn(struct test *t, uint32_t *ids, size_t same, size_t n, size_t known)
+{
+    uint32_t with[10], without[10];
+    size_t cached;
+
+    for (size_t i = same; i < n; i++)
+        ids[i] = dice(VOCAB_LEAST);
+    cached = answered(t, ids, n, 1, with, 10);
+    CHECK(cached == known, "%s: %zu of %zu tokens were known, wanted %zu", t->what, cached, n, known);
+    memcpy(ids + n, with, sizeof with);
+    CHECK(!answered(t, ids, n, 0, without, 10) && !memcmp(with, without, sizeof with), "%s: %zu tokens", t->what, n);
+}
+
+static void conversation(struct test *t)
+{
+    uint32_t ids[N_CTX];
+
+    turn(t, ids, 0, 100, 0);
+    turn(t, ids, 110, 120, 109);              /* the answer's last token was never fed */
+    turn(t, ids, 115, 150, t->saved ? 109 : 115);  /* of a state that a slot has */
+    turn(t, ids, 150, 150, t->saved ? 150 - 16 : 149); /* a little before the prompt's end */
+}
+
 static void slots_are_free(struct test *t)
 {
     struct jobs_slot slot[4];
@@ -259,6 +306,8 @@ static void *clients(void *arg)
     wait_for(t);
     ask(t);
     slots_are_free(t);
+    if (t->talk)
+        conversation(t);
     jobs_drain(t->j, 0);
     return NULL;
 }
@@ -410,6 +459,7 @@ static void run(struct test *t, struct engine_options o, int want_alone)
 
     o.n_ctx = N_CTX;
     o.n_seqs = 4;
+    o.n_saved = 4 * JOBS_SAVED;
     o.want.trunk = TRUNK_AUTO;
     t->tid = (int)gettid();
     t->news = eventfd(0, EFD_CLOEXEC);
@@ -451,7 +501,7 @@ int main(void)
     run(&(struct test){.what = "edges", .clients = edges}, o, 0);
 
     x = o;
-    run(&(struct test){.what = "several", .wish = story, .clients = clients}, x, 1);
+    run(&(struct test){.what = "several", .talk = 1, .wish = story, .clients = clients}, x, 1);
     x.nodes = 2, x.batch = 3; /* a pass has no room for all */
     run(&(struct test){.what = "small passes, two nodes", .wish = story, .cancels = 1, .clients = clients}, x, 0);
     x = o;
@@ -461,6 +511,6 @@ int main(void)
     unsetenv("CONCLAVE_DIE");
     x = o;
     x.model_path = GLM5NEXT, x.drafts = 2;
-    run(&(struct test){.what = "recurrent, drafts", .wish = glm5next, .cancels = 1, .clients = clients}, x, 1);
+    run(&(struct test){.what = "recurrent, drafts", .talk = 1, .saved = 1, .wish = glm5next, .cancels = 1, .clients = clients}, x, 1);
     return test_end();
 }

@@ -106,28 +106,44 @@ static size_t common(const struct slot *s, const struct job *q)
     return n;
 }
 
+/* What of a slot a job need not compute again; *state: from which saved state, -1: rows alone do. */
+static size_t front_of(struct jobs *j, const struct slot *s, const struct job *q, int *state)
+{
+    size_t n = q->cache_prompt ? common(s, q) : 0;
+
+    *state = -1;
+    if (n == q->n_ids)
+        n--; /* the last one's row of logits is wanted */
+    if (!engine_saved_bytes(j->en))
+        return n;
+    *state = kept_states_best(&s->kept, n);
+    return *state < 0 ? 0 : s->kept.pos[*state];
+}
+
 /* A free slot with the longest front of its prompt; of several, the one used longest ago. NULL: none is free. */
-static struct slot *slot_for(struct jobs *j, const struct job *q, size_t *front)
+static struct slot *slot_for(struct jobs *j, const struct job *q)
 {
     struct slot *best = NULL;
+    size_t most = 0;
 
-    *front = 0;
     for (struct slot *s = j->slot; s < j->slot + j->o.n_slots; s++) {
         size_t n;
+        int state;
         if (s->job)
             continue;
-        n = q->cache_prompt ? common(s, q) : 0;
-        if (best && (n < *front || (n == *front && s->used > best->used)))
+        n = front_of(j, s, q, &state);
+        if (best && (n < most || (n == most && s->used > best->used)))
             continue;
         best = s;
-        *front = n;
+        most = n;
     }
     return best;
 }
 
 /* With the lock. */
-static void begin(struct jobs *j, struct slot *s, struct job *q, size_t front)
+static void begin(struct jobs *j, struct slot *s, struct job *q)
 {
+    size_t stands = common(s, q), front = front_of(j, s, q, &s->restore);
     struct decode_options o = {.seq = (uint32_t)(s - j->slot),
                                .drafts = j->o.drafts,
                                .fixed = j->o.drafts_fixed,
@@ -140,8 +156,10 @@ static void begin(struct jobs *j, struct slot *s, struct job *q, size_t front)
 
     memcpy(s->ids, q->ids, q->n_ids * sizeof *q->ids);
     decode_begin(&s->d, &q->settings, o, s->ids, q->n_ids);
+    kept_states_begin(&s->kept, stands, front, q->n_ids);
     s->job = q;
     s->n_rows = 0;
+    s->came_with = s->d.fed;
     s->used = ++j->uses;
     s->end = JOB_NOT_DONE;
     q->in_slot = 1;
@@ -156,11 +174,11 @@ static void begin(struct jobs *j, struct slot *s, struct job *q, size_t front)
 }
 
 /* With the lock: the slot's job has ended, or was ended. */
-static void leave(struct jobs *j, struct slot *s)
+static void leave(struct slot *s)
 {
     struct job *q = s->job;
 
-    s->n_rows = engine_rows_stay(j->en) ? s->d.fed : 0;
+    s->n_rows = s->d.fed;
     s->job = NULL;
     q->in_slot = 0;
     if (q->freed)
@@ -183,25 +201,51 @@ static void tell(struct jobs *j, struct slot *s)
     s->told.n_tokens = q->is.n_tokens;
 }
 
+/* States that later jobs may go on from: between steps, without the lock, for they may be large. */
+static void save(struct jobs *j, struct slot *s, enum kept_state which)
+{
+    uint32_t slot = (uint32_t)(s - j->slot);
+
+    if (engine_n_saved(j->en) < j->o.n_slots * JOBS_SAVED || !engine_saved_bytes(j->en))
+        return;
+    engine_save(j->en, slot, (uint32_t)s->d.fed, slot * JOBS_SAVED + which);
+    s->kept.pos[which] = s->d.fed;
+}
+
+static void save_ends(struct jobs *j)
+{
+    for (struct slot *s = j->slot; s < j->slot + j->o.n_slots; s++) {
+        int ended;
+        if (!s->job)
+            continue;
+        pthread_mutex_lock(&j->lock);
+        ended = s->job->is.state == JOB_DONE;
+        pthread_mutex_unlock(&j->lock);
+        if (ended && s->restore < 0 && s->d.fed > s->came_with) /* it had a step */
+            save(j, s, KEPT_END);
+        s->leaves = ended;
+    }
+}
+
 /* Slots are freed and filled. Returns how many are busy; sleeps while there are none. 0: drained. */
 static uint32_t turn_over(struct jobs *j)
 {
     uint32_t busy;
 
+    save_ends(j);
     pthread_mutex_lock(&j->lock);
     for (;;) {
-        size_t front;
         struct slot *s;
 
         for (s = j->slot; s < j->slot + j->o.n_slots; s++)
-            if (s->job && s->job->is.state == JOB_DONE)
-                leave(j, s);
-        while (j->first && (s = slot_for(j, j->first, &front))) {
+            if (s->job && s->leaves)
+                leave(s);
+        while (j->first && (s = slot_for(j, j->first))) {
             struct job *q = j->first;
             j->first = q->next;
             q->next = NULL;
             j->n_waiting--;
-            begin(j, s, q, front);
+            begin(j, s, q);
         }
         busy = 0;
         for (s = j->slot; s < j->slot + j->o.n_slots; s++) {
@@ -266,8 +310,12 @@ static uint32_t put_prompts(struct jobs *j, struct decode_pass *p, uint32_t n, u
         uint32_t k = j->share[i];
         if (k == j->left[i] && p->n_out == engine_max_out(j->en)) /* no row for its last token */
             k--;
+        k = kept_states_before(&s->kept, s->d.fed, k);
         if (!k)
             continue;
+        if (s->restore >= 0)
+            engine_restore(j->en, (uint32_t)(s - j->slot) * JOBS_SAVED + (uint32_t)s->restore);
+        s->restore = -1;
         decode_put(&s->d, p, k, 0);
         s->in_step = s->prompt = 1;
     }
@@ -293,10 +341,13 @@ static uint32_t find_prompts(struct jobs *j)
 }
 
 /* The step's rows: tokens. */
-static int take(struct slot *s, const float *logits, double seconds, int alone, struct err *e)
+static int take(struct jobs *j, struct slot *s, const float *logits, double seconds, int alone, struct err *e)
 {
     int rc = decode_take(&s->d, logits, seconds, alone, e);
+    enum kept_state which;
 
+    if (s->prompt && kept_states_at(&s->kept, s->d.fed, &which))
+        save(j, s, which);
     if (rc || !decode_waits(&s->d))
         return rc;
     if (!s->job->max_tokens) {
@@ -385,7 +436,7 @@ static void step(struct jobs *j, uint32_t busy)
         int rc;
         if (!t->in_step)
             continue;
-        rc = take(t, logits, seconds, busy == 1, &e);
+        rc = take(j, t, logits, seconds, busy == 1, &e);
         settle(j, t, &before, &after, n, (double)n / p.n, rc, &e);
         in_step++;
     }
