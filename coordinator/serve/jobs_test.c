@@ -1,10 +1,10 @@
 /* The scheduler over whole engines with the demo models: whatever else is asked for at the same time, whatever is
- * cancelled, kept, drafted or dies, every answer has the bytes that the same request has alone. */
+ * cancelled, kept, drafted or dies, every answer has the bytes that the same request has alone.
+ *   jobs_test [CARDS]   what cards do, with the driver's, for instance 0 or 0,0 */
 #define _GNU_SOURCE
 #include "coordinator/serve/jobs.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,6 +16,7 @@
 #include "coordinator/draft/decode.h"
 #include "coordinator/engine.h"
 #include "kernels/logprob/logprob.h"
+#include "tests/programs.h"
 #include "tests/test.h"
 
 #define STORY "tests/demo/story-moe-q4_k_m.gguf"
@@ -472,43 +473,44 @@ static void run(struct test *t, struct engine_options o, int want_alone)
     close(t->news);
 }
 
-/* The other programs lie in build/bin, we in build/test/coordinator/serve. */
-static void find_programs(void)
+/* Emulated cards, or the driver's that argv names: 0 or 0,0 */
+static struct cards_wanted cards(int argc, char **argv)
 {
-    char path[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-    char *test;
+    struct cards_wanted w = {.kind = CARDS_EMULATED, .n = 2};
 
-    path[n > 0 ? n : 0] = 0;
-    test = strstr(path, "/test/coordinator/");
-    CHECK(test != NULL, "%s", path);
-    if (test)
-        strcpy(test, "/bin");
-    setenv("CONCLAVE_PROGRAMS", path, 1);
+    if (argc < 2)
+        return w;
+    w.kind = CARDS_LISTED;
+    w.n = 0;
+    for (char *at = argv[1]; *at && w.n < MAX_CARDS; at += *at == ',')
+        w.card[w.n++] = (uint32_t)strtoul(at, &at, 10);
+    return w;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     static struct wish story[N_JOBS], glm5next[N_JOBS];
     const struct engine_options o = {.model_path = STORY, .kv = KV_F16, .threads = 2, .nodes = 1, .want = {.kind = CARDS_NONE}};
     struct engine_options x;
 
-    find_programs();
+    CHECK(!programs_find());
     for (uint32_t i = 0; i < N_JOBS; i++) {
         make(&story[i], i);
         make(&glm5next[i], i);
     }
-    run(&(struct test){.what = "edges", .clients = edges}, o, 0);
-
+    run(&(struct test){.what = "several", .talk = 1, .wish = story, .clients = clients}, o, 1);
     x = o;
-    run(&(struct test){.what = "several", .talk = 1, .wish = story, .clients = clients}, x, 1);
-    x.nodes = 2, x.batch = 3; /* a pass has no room for all */
-    run(&(struct test){.what = "small passes, two nodes", .wish = story, .cancels = 1, .clients = clients}, x, 0);
-    x = o;
-    x.want.kind = CARDS_EMULATED, x.want.n = 2;
+    x.want = cards(argc, argv);
+    run(&(struct test){.what = "trunk on a card", .talk = 1, .wish = story, .clients = clients}, x, 0);
     setenv("CONCLAVE_DIE", "step:60:0:2", 1); /* the trunk's host, and its successor */
     run(&(struct test){.what = "cards that die", .wish = story, .cancels = 1, .clients = clients}, x, 0);
     unsetenv("CONCLAVE_DIE");
+    if (argc > 1)
+        return test_end();
+    run(&(struct test){.what = "edges", .clients = edges}, o, 0);
+    x = o;
+    x.nodes = 2, x.batch = 3; /* a pass has no room for all */
+    run(&(struct test){.what = "small passes, two nodes", .wish = story, .cancels = 1, .clients = clients}, x, 0);
     x = o;
     x.model_path = GLM5NEXT, x.drafts = 2;
     run(&(struct test){.what = "recurrent, drafts", .talk = 1, .saved = 1, .wish = glm5next, .cancels = 1, .clients = clients}, x, 1);
