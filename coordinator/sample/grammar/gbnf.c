@@ -312,7 +312,7 @@ static uint32_t sequence(struct gbnf *g, int depth)
             break;
         space(g, depth > 0);
     }
-    x = rules_seq(g->r, g->item + first, g->n_items - first);
+    x = g->n_items > first ? rules_seq(g->r, g->item + first, g->n_items - first) : TEXT(g->r, "");
     g->n_items = first;
     return x;
 }
