@@ -44,7 +44,7 @@ ifneq ($(SAN),) # these analyses err on instrumented code
 BASE += -Wno-format-truncation -Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-array-bounds
 endif
 CFLAGS += $(BASE)
-LDLIBS := -luring -lnuma -lxxhash -lyajl -lm
+LDLIBS := -luring -lnuma -lxxhash -lyajl -levent_openssl -levent_extra -levent_core -lssl -lcrypto -lm
 
 # the reference kernels are the definition: compiled as written (kernels/ARITHMETIC.md, rule 2)
 REF := -fno-tree-vectorize
