@@ -21,7 +21,8 @@
 
 #define STORY "tests/demo/story-moe-q4_k_m.gguf"
 #define GLM5NEXT "tests/demo/story-glm5next-f16.gguf"
-enum { N_CTX = 192, N_JOBS = 64, MOST = 24, PROMPT_MOST = 96, FAMILIES = 5, VOCAB_LEAST = 400 };
+#define QWEN4EXP "tests/golden/models/qwen4exp-q8_0-iq4_xs/model.gguf"
+enum { N_CTX = 192, N_JOBS = 64, MOST = 24, PROMPT_MOST = 96, FAMILIES = 5, VOCAB_LEAST = 256 };
 
 static uint64_t seed = 20261130;
 static uint32_t dice(uint32_t n)
@@ -120,7 +121,7 @@ struct test {
     struct jobs *j;
     struct wish *wish;
     int news, cancels, tid;
-    int talk, saved; /* a conversation too; of a recurrent model */
+    int talk, saved; /* a conversation too; states of a recurrent model are saved */
     _Atomic int hold; /* the scheduler gets no further than its news */
     void *(*clients)(void *arg);
     uint64_t cached; /* tokens, in all */
@@ -445,6 +446,7 @@ static int body(struct engine *en, void *arg, struct err *e)
     struct run *r = arg;
 
     CHECK(engine_n_seqs(en) == 4 && engine_model(en)->n_vocab >= VOCAB_LEAST);
+    r->t->saved = engine_saved_bytes(en) && engine_n_saved(en);
     for (uint32_t i = 0; r->want_alone && i < N_JOBS; i++)
         alone(en, &r->t->wish[i]);
     return jobs_run(r->t->j, en, e);
@@ -489,7 +491,7 @@ static struct cards_wanted cards(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    static struct wish story[N_JOBS], glm5next[N_JOBS];
+    static struct wish story[N_JOBS], glm5next[N_JOBS], qwen4exp[N_JOBS];
     const struct engine_options o = {.model_path = STORY, .kv = KV_F16, .threads = 2, .nodes = 1, .want = {.kind = CARDS_NONE}};
     struct engine_options x;
 
@@ -497,6 +499,7 @@ int main(int argc, char **argv)
     for (uint32_t i = 0; i < N_JOBS; i++) {
         make(&story[i], i);
         make(&glm5next[i], i);
+        make(&qwen4exp[i], i);
     }
     run(&(struct test){.what = "several", .talk = 1, .wish = story, .clients = clients}, o, 1);
     x = o;
@@ -513,6 +516,8 @@ int main(int argc, char **argv)
     run(&(struct test){.what = "small passes, two nodes", .wish = story, .cancels = 1, .clients = clients}, x, 0);
     x = o;
     x.model_path = GLM5NEXT, x.drafts = 2;
-    run(&(struct test){.what = "recurrent, drafts", .talk = 1, .saved = 1, .wish = glm5next, .cancels = 1, .clients = clients}, x, 1);
+    run(&(struct test){.what = "recurrent, drafts", .talk = 1, .wish = glm5next, .cancels = 1, .clients = clients}, x, 1);
+    x.model_path = QWEN4EXP, x.drafts = 0, x.table_ram = 1 << 15;
+    run(&(struct test){.what = "a table by rows", .talk = 1, .wish = qwen4exp, .cancels = 1, .clients = clients}, x, 1);
     return test_end();
 }

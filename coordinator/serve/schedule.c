@@ -7,6 +7,7 @@
 
 #include "coordinator/engine.h"
 #include "coordinator/serve/jobs_inside.h"
+#include "coordinator/serve/place.h"
 #include "kernels/logprob/logprob.h"
 #include "kernels/topk/topk.h"
 #include "shm/bell.h" /* now_ns */
@@ -120,22 +121,25 @@ static size_t front_of(struct jobs *j, const struct slot *s, const struct job *q
     return *state < 0 ? 0 : s->kept.pos[*state];
 }
 
-/* A free slot with the longest front of its prompt; of several, the one used longest ago. NULL: none is free. */
+/* The best free slot. NULL: none is free. */
 static struct slot *slot_for(struct jobs *j, const struct job *q)
 {
     struct slot *best = NULL;
-    size_t most = 0;
+    double least = 0;
 
     for (struct slot *s = j->slot; s < j->slot + j->o.n_slots; s++) {
-        size_t n;
+        struct place p = {.age = j->uses - s->used};
+        double cost;
         int state;
         if (s->job)
             continue;
-        n = front_of(j, s, q, &state);
-        if (best && (n < most || (n == most && s->used > best->used)))
+        p.front = front_of(j, s, q, &state);
+        p.lost = s->n_rows - (q->cache_prompt ? common(s, q) : 0);
+        cost = place_cost(&p, q->n_ids, j->o.n_slots);
+        if (best && cost >= least)
             continue;
         best = s;
-        most = n;
+        least = cost;
     }
     return best;
 }
@@ -298,13 +302,13 @@ static void put_answers(struct jobs *j, struct decode_pass *p, uint32_t most, ui
 }
 
 /* Returns the tokens of prompts in the step. */
-static uint32_t put_prompts(struct jobs *j, struct decode_pass *p, uint32_t n, uint32_t answering)
+static uint32_t put_prompts(struct jobs *j, struct decode_pass *p, uint32_t n)
 {
     uint32_t before = p->n;
 
     for (uint32_t i = 0; i < n; i++)
         j->left[i] = decode_prompt_left(&j->prompts[i]->d);
-    turns_share(answering ? turns_piece(&j->turns, p->n) : engine_max_tokens(j->en), j->left, n, j->share);
+    turns_share(turns_piece(&j->turns, p->n), j->left, n, j->share);
     for (uint32_t i = 0; i < n; i++) {
         struct slot *s = j->prompts[i];
         uint32_t k = j->share[i];
@@ -423,7 +427,7 @@ static void step(struct jobs *j, uint32_t busy)
 
     put_answers(j, &p, answers_most(j, n_prompts), busy == 1 ? decode_most_drafts(j->en, j->o.drafts) : 0);
     answering = p.n;
-    prompt_tokens = put_prompts(j, &p, n_prompts, busy - n_prompts);
+    prompt_tokens = put_prompts(j, &p, n_prompts);
     engine_counts(j->en, &before);
     struct step s = {.n_tokens = p.n, .n_out = p.n_out, .token = p.token, .out = p.out, .best_only = p.best_only};
     logits = engine_step(j->en, &s);

@@ -21,14 +21,36 @@ static uint32_t within(const struct turns *t, double piece)
     return piece < least ? least : piece > t->most ? t->most : (uint32_t)piece;
 }
 
+static void forget(double *mean, double now)
+{
+    *mean += *mean > 0 ? FORGET * (now - *mean) : now;
+}
+
+/* A pass of prompts alone. */
+static void note_alone(struct turns *t, uint32_t tokens, double seconds)
+{
+    double *now = &t->token_s[t->halved];
+
+    if (tokens != t->most >> t->halved)
+        return;
+    forget(now, seconds / tokens);
+    if (t->halved && *now > TURNS_MORE * now[-1]) /* too small */
+        t->halved--;
+    else if (seconds > TURNS_ALONE_S && t->halved < TURNS_HALVINGS && tokens / 2 >= TURNS_ALONE_LEAST &&
+             now[1] <= TURNS_MORE * *now) /* 0: not tried */
+        t->halved++;
+}
+
 void turns_note(struct turns *t, uint32_t answering, uint32_t prompt_tokens, double seconds)
 {
     double limit = limit_s(t);
 
-    if (!answering)
+    if (!answering) {
+        note_alone(t, prompt_tokens, seconds);
         return;
+    }
     if (!prompt_tokens) {
-        t->without_s += t->without_s > 0 ? FORGET * (seconds - t->without_s) : seconds;
+        forget(&t->without_s, seconds);
         return;
     }
     if (seconds > limit) {
@@ -43,7 +65,9 @@ uint32_t turns_piece(const struct turns *t, uint32_t answering)
 {
     uint32_t room = t->most > answering ? t->most - answering : 0;
 
-    return !answering || t->piece > room ? room : t->piece;
+    if (!answering)
+        return t->most >> t->halved;
+    return t->piece > room ? room : t->piece;
 }
 
 void turns_share(uint32_t room, const size_t *left, uint32_t n, uint32_t *share)

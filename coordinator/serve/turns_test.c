@@ -58,9 +58,33 @@ static void pieces(void)
     CHECK(turns_piece(&t, 4) == 0 && turns_piece(&t, 1) == 3 && turns_piece(&t, 9) == 0);
 }
 
+/* Passes of prompts alone, of a machine where one takes so long and so much more a token. */
+static uint32_t alone(double pass_s, double token_s)
+{
+    struct turns t;
+
+    turns_init(&t, 512);
+    for (int i = 0; i < 50; i++) {
+        uint32_t n = turns_piece(&t, 0);
+        turns_note(&t, 0, n, pass_s + token_s * n);
+        turns_note(&t, 0, 3, 100); /* a prompt's rest says nothing */
+    }
+    return turns_piece(&t, 0);
+}
+
+static void passes_alone(void)
+{
+    CHECK_EQ(alone(0.01, 0.001), 512);  /* within a second */
+    CHECK_EQ(alone(0.01, 0.004), 128);  /* two seconds, and halves as good */
+    CHECK_EQ(alone(0.01, 0.1), 32);
+    CHECK_EQ(alone(20, 0.004), 512);    /* experts from the disk: all of them for every pass */
+    CHECK_EQ(alone(0.2, 0.01), 128);    /* a little of that */
+}
+
 int main(void)
 {
     shares();
     pieces();
+    passes_alone();
     return test_end();
 }
