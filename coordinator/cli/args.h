@@ -50,7 +50,7 @@ struct args_part {
     const struct flag *flags; /* ends with kind 0 */
     void *into;               /* holds the defaults when args_parse is called */
 };
-enum { ARGS_PARTS = 4 };
+enum { ARGS_PARTS = 5 };
 
 struct args {
     const char *verb;

@@ -10,6 +10,7 @@
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/common.h"
 #include "coordinator/cli/escape.h"
+#include "coordinator/cli/grammar_flags.h"
 #include "coordinator/cli/output.h"
 #include "coordinator/cli/sample_flags.h"
 #include "coordinator/cli/stop.h"
@@ -99,6 +100,9 @@ struct run {
     struct sample_flags sampling;
     struct sample_settings settings;
     struct sample_bias *never; /* with --ignore-eos */
+    struct grammar_flags asked;
+    struct grammar_vocab *vocab;
+    struct grammar *grammar; /* NULL: any text */
     struct model *m;           /* for the tokenizer, before the engine opens its own */
     struct tokenizer *tok;
     char *text; /* the prompt */
@@ -161,6 +165,9 @@ static int prepare(struct run *r, struct err *e)
         return err_set(e, -E2BIG,
                        "the prompt has %zu tokens, but the context %u; %s", r->n_prompt, n_ctx,
                        r->flags.n_ctx ? "a larger -c is needed" : "it is the model's largest: shorten it");
+    if (grammar_flags_given(&r->asked) &&
+        (rc = grammar_flags_open(&r->asked, r->tok, r->m->n_vocab, &r->vocab, &r->grammar, e)))
+        return rc;
     if (gguf_kind(r->m->g, "tokenizer.chat_template") >= 0)
         fprintf(stderr,
                 "conclave: this model has a chat template; run does not apply it, it goes on from "
@@ -228,7 +235,7 @@ static int answer(struct run *r, struct err *e)
         rc = choose(r, e);
         if (rc < 0)
             return rc;
-        if (rc) {
+        if (rc || (r->grammar && r->decode.given == r->decode.n && grammar_ended(r->grammar))) {
             r->why = "end of text";
             return 0;
         }
@@ -385,6 +392,7 @@ static struct decode_options draft_options(const struct run_flags *f)
 
 static int check_in_engine(struct run *r, struct err *e)
 {
+    struct decode_options how = draft_options(&r->flags);
     size_t room = r->n_prompt, n_ctx = engine_n_ctx(r->en);
     uint32_t *ids;
 
@@ -401,7 +409,8 @@ static int check_in_engine(struct run *r, struct err *e)
     if (!ids)
         return err_set(e, -ENOMEM, "no memory for %zu tokens", room);
     r->ids.ids = ids;
-    return decode_open(&r->decode, r->en, &r->settings, draft_options(&r->flags), ids, r->n_prompt, e);
+    how.grammar = r->grammar;
+    return decode_open(&r->decode, r->en, &r->settings, how, ids, r->n_prompt, e);
 }
 
 static int go_on(struct run *r, struct engine *en, struct err *e)
@@ -462,6 +471,7 @@ int cmd_run(int argc, char **argv)
         .foreign = 1,
         .part = {{run_table, &r.flags},
                  {sample_flag_table, &r.sampling},
+                 {grammar_flag_table, &r.asked},
                  {engine_flag_table, &r.engine},
                  {engine_run_table, &r.engine}},
     };
@@ -475,6 +485,8 @@ int cmd_run(int argc, char **argv)
         return status;
     if (r.flags.prompt && r.flags.file)
         return args_usage("run", "-p and -f exclude each other; give one of them");
+    if (grammar_flags_check(&r.asked, "run"))
+        return 2;
     if (sample_flags_settings(&r.sampling, &r.settings, &e))
         return args_usage("run", "%s", e.msg);
     status = 1;
@@ -494,6 +506,8 @@ done:
     if (status == 1)
         report_error(&e);
     decode_close(&r.decode);
+    grammar_close(r.grammar);
+    grammar_vocab_free(r.vocab);
     free(r.never);
     free(r.ids.ids);
     free(r.text);

@@ -16,6 +16,8 @@
 #define NO_SERVER "there is no server in this build"
 #define ONE_TEAM "threads are pinned by the program; -t says how many"
 
+#define ONLY_RUN "of the commands only run and serve take a grammar"
+
 #define OK FOREIGN_OK
 #define REFUSED FOREIGN_REFUSED
 #define ALIKE FOREIGN_ALIKE
@@ -118,10 +120,11 @@ static const struct foreign table[] = {
     {"--mirostat-lr", "*", NULL, REFUSED, NO_SAMPLER},
     {"--mirostat-ent", "*", NULL, REFUSED, NO_SAMPLER},
     {"-l|--logit-bias", "*", NULL, REFUSED, "no biases on the command line"},
-    {"--grammar", "*", NULL, REFUSED, "grammars are not part of this build"},
-    {"--grammar-file", "*", NULL, REFUSED, "grammars are not part of this build"},
-    {"-j|--json-schema", "*", NULL, REFUSED, "grammars are not part of this build"},
-    {"-jf|--json-schema-file", "*", NULL, REFUSED, "grammars are not part of this build"},
+    {"--grammar", "*", NULL, REFUSED, ONLY_RUN},
+    {"--grammar-file", "*", NULL, REFUSED, ONLY_RUN},
+    {"-j|--json-schema", "*", NULL, REFUSED, ONLY_RUN},
+    {"--json-schema-file", "*", NULL, REFUSED, ONLY_RUN},
+    {"-jf", "*", NULL, REFUSED, "its name is --json-schema-file FILE"},
     /* chat */
     {"--jinja", NULL, NULL, REFUSED, RAW_TEXT},
     {"--no-jinja", NULL, NULL, OK, "no chat template is applied anyway"},

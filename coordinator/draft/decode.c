@@ -42,6 +42,8 @@ void decode_begin(struct decode *d, const struct sample_settings *s, struct deco
     d->n = d->given = d->n_prompt = n_prompt;
     d->fed = o.kept < n_prompt ? o.kept : n_prompt ? n_prompt - 1 : 0;
     d->ended = 0;
+    grammar_close(d->guess);
+    d->guess = NULL;
     d->waiting = NULL;
     d->n_drafts = d->left = 0;
     d->rows_there = d->o.drafts > 0 && !d->fed;
@@ -52,6 +54,7 @@ void decode_begin(struct decode *d, const struct sample_settings *s, struct deco
 
 void decode_close(struct decode *d)
 {
+    grammar_close(d->guess);
     sample_scratch_free(&d->own_scratch);
     free(d->pass);
     free(d->rows);
@@ -71,12 +74,37 @@ static const float *draft_rows(struct decode *d, size_t from, uint32_t n, int wa
     return engine_draft(d->en, &s);
 }
 
+/* A guess for the token after n known and guessed ones, by the rules of tokens that are not guesses. 1: there is none. */
+static int guess(struct decode *d, const float *logits, size_t n)
+{
+    const uint64_t *allowed = NULL;
+    struct err none = {0};
+
+    if (d->guess && !(allowed = grammar_allowed(d->guess, &none)))
+        return 1;
+    if (sample_token(d->settings, logits, engine_model(d->en)->n_vocab, d->ids, n, allowed, d->scratch, &d->ids[n], &none))
+        return 1;
+    return d->guess && grammar_accept(d->guess, d->ids[n], &none);
+}
+
+/* Guesses obey the grammar too, from where it is now. 0: they cannot. */
+static int guess_begin(struct decode *d)
+{
+    struct err none = {0};
+
+    if (!d->o.grammar)
+        return 1;
+    if (!d->guess && grammar_clone(d->o.grammar, &d->guess, &none))
+        return 0;
+    grammar_set(d->guess, d->o.grammar);
+    return 1;
+}
+
 /* The rows behind the trunk's last pass, as far as the tokens after them are known; and `wanted` drafts. */
 static void make_drafts(struct decode *d, uint32_t wanted)
 {
-    size_t n_vocab = engine_model(d->en)->n_vocab, at = d->left_at, n_ctx = engine_n_ctx(d->en);
+    size_t at = d->left_at, n_ctx = engine_n_ctx(d->en);
     size_t room = d->n < n_ctx ? n_ctx - d->n - 1 : 0; /* a step yields one token more than drafts */
-    struct err none = {0};
     const float *logits;
 
     d->n_drafts = 0;
@@ -88,12 +116,14 @@ static void make_drafts(struct decode *d, uint32_t wanted)
     }
     if (wanted > room)
         wanted = (uint32_t)room;
+    if (wanted && !guess_begin(d))
+        wanted = 0;
     logits = draft_rows(d, at, d->left, wanted > 0, STEP_DRAFT, d->ids + at + 1);
     at += d->left;
     d->left = 0;
     while (d->n_drafts < wanted) {
-        uint32_t *next = &d->ids[d->n + d->n_drafts]; /* beyond the known ones: a guess, without the grammar */
-        if (sample_token(d->settings, logits, n_vocab, d->ids, d->n + d->n_drafts, NULL, d->scratch, next, &none))
+        uint32_t *next = &d->ids[d->n + d->n_drafts]; /* beyond the known ones */
+        if (guess(d, logits, d->n + d->n_drafts))
             break; /* no token is likely: no draft */
         d->draft[d->n_drafts++] = *next;
         if (d->n_drafts < wanted)
@@ -143,23 +173,28 @@ static void note_left(struct decode *d, size_t at, size_t n, int alone)
 /* From row `row` of the last step. */
 static int sample(struct decode *d, const float *logits, uint32_t row, uint32_t *id, struct err *e)
 {
+    const uint64_t *allowed = NULL;
     uint32_t first;
 
-    if (engine_best(d->en, row, &first) && sample_keeps_first(d->settings, first)) {
+    if (d->o.grammar && !(allowed = grammar_allowed(d->o.grammar, e)))
+        return e->code;
+    if (!allowed && engine_best(d->en, row, &first) && sample_keeps_first(d->settings, first)) {
         *id = first;
         return first == TOKEN_NONE ? sample_none(d->n, e) : 0;
     }
-    return sample_token(d->settings, logits, engine_model(d->en)->n_vocab, d->ids, d->n, NULL, d->scratch, id, e);
+    return sample_token(d->settings, logits, engine_model(d->en)->n_vocab, d->ids, d->n, allowed, d->scratch, id, e);
 }
 
 /* Appended, told. */
 static int append(struct decode *d, const float *logits, uint32_t id, struct err *e)
 {
-    int rc;
+    int rc = d->o.grammar ? grammar_accept(d->o.grammar, id, e) : 0;
 
+    if (rc)
+        return rc;
     d->ids[d->n++] = id;
     rc = d->o.chosen ? d->o.chosen(d->o.arg, id, logits, e) : 0;
-    d->ended = rc > 0;
+    d->ended = rc > 0 || (d->o.grammar && grammar_ended(d->o.grammar));
     return rc < 0 ? rc : 0;
 }
 
@@ -189,7 +224,7 @@ uint32_t decode_put(struct decode *d, struct decode_pass *p, uint32_t most, uint
         p->token[p->n++] = (struct step_token){at < d->n ? d->ids[at] : d->draft[at - d->n], (uint32_t)at, d->o.seq};
     }
     if (p->n_out > d->row)
-        p->best_only &= sample_is_first(d->settings) && !d->o.rows;
+        p->best_only &= sample_is_first(d->settings) && !d->o.rows && !d->o.grammar;
     return d->put;
 }
 

@@ -15,6 +15,7 @@
 #pragma once
 #include "coordinator/draft/pays.h"
 #include "coordinator/engine.h"
+#include "coordinator/sample/grammar.h"
 #include "coordinator/sample/sample.h"
 
 struct decode_options {
@@ -25,6 +26,8 @@ struct decode_options {
                       * to be saved (engine_saved_bytes), those before a restored state. The last one is fed in any case */
     struct draft_pays *pays;        /* borrowed: what earlier texts taught; NULL: its own */
     struct sample_scratch *scratch; /* borrowed, of decodes that take turns; NULL: its own */
+    struct grammar *grammar;        /* borrowed, goes on with the answer; NULL: everything may come. Where nothing can be
+                                     * added to the text, the answer has ended */
     int rows;        /* 1: chosen() looks at logits */
     /* A token was chosen, ids[d->n - 1], from this row. 1: nothing comes after it; 0; or an error. NULL: nobody asks */
     int (*chosen)(void *arg, uint32_t id, const float *logits, struct err *e);
@@ -39,7 +42,8 @@ struct decode {
     size_t n;      /* known: the last one is not fed yet, unless a row waits */
     size_t fed;    /* of these, those whose rows are there */
     size_t given;  /* of these, handed out by decode_next */
-    int ended;     /* chosen() said so */
+    int ended;     /* chosen() said so, or the grammar */
+    struct grammar *guess; /* the grammar's place behind drafts; NULL: not needed yet */
     struct sample_scratch own_scratch, *scratch;
     struct step_token *pass;
     uint32_t *rows;

@@ -214,6 +214,18 @@ int grammar_may_end(const struct grammar *g)
     return may;
 }
 
+int grammar_ended(const struct grammar *g)
+{
+    const struct set *q;
+    int ended;
+
+    pthread_mutex_lock(&g->s->lock);
+    q = &g->s->sets.set[g->at];
+    ended = q->may_end && q->n == 1; /* the empty stack alone */
+    pthread_mutex_unlock(&g->s->lock);
+    return ended;
+}
+
 void grammar_set(struct grammar *to, const struct grammar *from)
 {
     pthread_mutex_lock(&to->s->lock);

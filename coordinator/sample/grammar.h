@@ -67,5 +67,7 @@ int grammar_accept(struct grammar *g, uint32_t id, struct err *e);
 int grammar_accept_text(struct grammar *g, const char *text, size_t n, struct err *e);
 /* Is the text so far one of the grammar? */
 int grammar_may_end(const struct grammar *g);
+/* Is it one, to which nothing can be added? Then the answer is over, with a token that ends it or without. */
+int grammar_ended(const struct grammar *g);
 /* Where an answer that was led forward for guesses goes back: *to becomes what *from is; clones of each other. */
 void grammar_set(struct grammar *to, const struct grammar *from);

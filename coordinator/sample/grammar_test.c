@@ -612,8 +612,9 @@ static void test_places(void)
     const uint64_t *bits;
 
     CHECK(!grammar_clone(g, &c, &e) && !grammar_accept_text(c, "a", 1, &e), "%s", e.msg);
+    CHECK(!grammar_ended(g) && !grammar_ended(c), "not yet");
     CHECK(grammar_accept_text(g, "b", 1, &e) == -EINVAL && !grammar_may_end(g) && strstr(e.msg, "does not go on"), "%s", e.msg);
-    CHECK(!grammar_accept_text(c, "b", 1, &(struct err){0}) && grammar_may_end(c), "b");
+    CHECK(!grammar_accept_text(c, "b", 1, &(struct err){0}) && grammar_may_end(c) && grammar_ended(c), "b");
     e = (struct err){0};
     CHECK(grammar_accept(g, END, &e) == -EINVAL && strstr(e.msg, "does not allow token 2"), "%s", e.msg);
     CHECK(!grammar_accept(c, END, &(struct err){0}) && grammar_may_end(c), "the end");

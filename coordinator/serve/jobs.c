@@ -79,6 +79,7 @@ static void job_clear(struct job *q)
     free(q->ids);
     free(q->bias);
     free(q->stop);
+    grammar_close(q->grammar);
     free(q->given);
     free(q->top);
     free(q);
@@ -112,6 +113,7 @@ static struct job *job_of(struct jobs *j, const struct job_request *r)
     q->settings.bias = q->bias;
     q->settings.n_bias = n;
     q->n_stop = r->ignore_eos ? 0 : r->n_stop;
+    q->grammar = r->grammar; /* nothing fails from here on */
     return q;
 }
 

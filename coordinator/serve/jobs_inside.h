@@ -27,6 +27,7 @@ struct job {
     struct sample_bias *bias;
     uint32_t *stop;
     size_t n_stop;
+    struct grammar *grammar; /* owned; its place is the scheduler's */
     int n_probs, cache_prompt;
 
     struct job_status is; /* times are added when it ends; job_look adds what is running */

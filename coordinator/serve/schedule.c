@@ -85,10 +85,14 @@ static int chosen(void *arg, uint32_t id, const float *row, struct err *e)
         if (q->n_probs > 0)
             memcpy(q->top + q->is.n_tokens * (size_t)q->n_probs, top, (size_t)q->n_probs * sizeof *top);
         q->is.n_tokens++;
-        if (q->is.n_tokens >= q->max_tokens)
+        if (q->grammar && grammar_ended(q->grammar)) {
+            s->end = JOB_STOP;
+            s->stop_id = UINT32_MAX;
+        } else if (q->is.n_tokens >= q->max_tokens) {
             s->end = JOB_LENGTH;
-        else if (s->d.n == j->n_ctx)
+        } else if (s->d.n == j->n_ctx) {
             s->end = JOB_CONTEXT;
+        }
     } else {
         rc = err_set(e, -ENOMEM, "no memory for the answer");
     }
@@ -154,6 +158,7 @@ static void begin(struct jobs *j, struct slot *s, struct job *q)
                                .kept = front,
                                .pays = &j->pays,
                                .scratch = &j->scratch,
+                               .grammar = q->grammar,
                                .rows = q->n_probs >= 0,
                                .chosen = chosen,
                                .arg = s};

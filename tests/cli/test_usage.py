@@ -75,7 +75,8 @@ for words, wanted in (
         (("-ts", "1,1"), ("-ts 1,1",)), (("--jinja",), ("--jinja", "chat template")), (("-cnv",), ("chat template",)),
         (("--chat-template", "chatml"), ("chat template",)), (("-st",), ("chat template",)),
         (("--samplers", "top_k"), ("order of the samplers",)), (("--mirostat", "2"), ("--mirostat 2",)),
-        (("--grammar", "x"), ("grammars",)), (("--lora", "x"), ("adapters",)), (("-md", "x"), ("drafts",)),
+        (("-jf", "x"), ("--json-schema-file",)), (("-j", "{}", "--grammar", "x"), ("exclude each other",)),
+        (("--lora", "x"), ("adapters",)), (("-md", "x"), ("drafts",)),
         (("--port", "80"), ("no server",)), (("-ctk", "q4_0"), ("-ctk q4_0", "f32|f16|bf16")),
         (("--rope-freq-base", "1"), ("file's own values",)), (("--load-mode", "x"), ("--load-mode x",)),
         (("-lm", "what"), ("never mapped",)), (("--no-mmap=1",), ("takes no value",))):
