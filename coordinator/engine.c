@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "coordinator/lights.h"
 #include "coordinator/machine.h"
 #include "coordinator/pack/original.h"
 #include "coordinator/pack/verify.h"
@@ -899,9 +900,21 @@ static void told_layer(void *arg, uint32_t layer, uint32_t used, const int32_t *
 {
     routes_layer(((struct engine *)arg)->routes, layer, used, ids);
 }
+static void light(struct engine *en, uint32_t layer, uint32_t expert, uint32_t place)
+{
+    lights_put(en->o->lights, layer, expert,
+               place == PLACE_NONE ? LIGHT_DISK : place < en->plan.geo.n_slabs ? LIGHT_RAM : LIGHT_CARD);
+}
 static void told_expert(void *arg, uint32_t layer, uint32_t expert, uint32_t n_tokens)
 {
-    uses_note(((struct engine *)arg)->uses, layer, expert, n_tokens);
+    struct engine *en = arg;
+
+    if (en->uses)
+        uses_note(en->uses, layer, expert, n_tokens);
+    if (lights_on(en->o->lights)) {
+        uint64_t entry = atomic_load_explicit(table_entry(en->tables.base, &en->plan.geo, layer, expert), memory_order_relaxed);
+        light(en, layer, expert, entry ? ENTRY_PLACE(entry) : PLACE_NONE);
+    }
 }
 static void told_foreseen(void *arg, uint32_t layer, const uint32_t *experts, uint32_t n)
 {
@@ -932,8 +945,11 @@ static void told_steps(void *arg)
         for (uint32_t x = 0; x < en->plan.geo.n_experts; x++) {
             size_t at = (size_t)l * en->plan.geo.n_experts + x;
             uint32_t now = atomic_load_explicit(&uses[at], memory_order_relaxed);
-            if (now != en->told_uses[at])
+            if (now != en->told_uses[at]) {
                 uses_note(en->uses, l, x, now - en->told_uses[at]);
+                if (lights_on(en->o->lights))
+                    lights_put(en->o->lights, l, x, LIGHT_CARD);
+            }
             en->told_uses[at] = now;
         }
     uses_step(en->uses, n_tokens);
@@ -944,8 +960,11 @@ static void told_call(void *arg, const struct call *c)
     struct engine *en = arg;
 
     told_steps(en);
-    for (uint32_t i = 0; en->uses && i < c->head.n_items; i++)
+    for (uint32_t i = 0; en->uses && i < c->head.n_items; i++) {
         uses_note(en->uses, c->head.layer, c->items[i].expert, c->items[i].n_pairs);
+        if (lights_on(en->o->lights))
+            light(en, c->head.layer, c->items[i].expert, c->items[i].place);
+    }
 }
 
 static int start_host(struct engine *en, struct err *e)
@@ -987,7 +1006,7 @@ static struct moe_told told(struct engine *en)
                              .foresee = &en->prefetch.on,
                              .step = told_step,
                              .layer = en->routes ? told_layer : NULL,
-                             .expert = en->uses ? told_expert : NULL,
+                             .expert = en->uses || en->o->lights ? told_expert : NULL,
                              .arg = en};
 }
 
@@ -1304,6 +1323,25 @@ static int decide(struct engine *en, struct err *e)
     return choose_sizes(en, e);
 }
 
+static int open_lights(struct engine *en, struct err *e)
+{
+    uint32_t *of_layer = calloc(en->plan.geo.n_layers + 1, sizeof *of_layer);
+    struct engine_stats s;
+    int rc = -ENOMEM;
+
+    if (of_layer) {
+        for (uint32_t i = 0; i < en->plan.geo.n_layers; i++)
+            of_layer[i] = en->layer[i].n_experts;
+        rc = lights_open(en->o->lights, en->plan.geo.n_layers, of_layer, e);
+    }
+    free(of_layer);
+    if (rc)
+        return err_set(e, rc, "no memory for the picture of the experts");
+    engine_stats(en, &s);
+    lights_put_stats(en->o->lights, &s);
+    return 0;
+}
+
 static int open_all(struct engine *en, struct err *e)
 {
     int rc;
@@ -1320,7 +1358,7 @@ static int open_all(struct engine *en, struct err *e)
          (double)slab_total(en) * 1e-9, (double)en->trunk_bytes * 1e-9);
     if ((rc = load(en, e)))
         return rc;
-    if ((rc = start_trunk(en, e)))
+    if ((rc = start_trunk(en, e)) || (en->o->lights && (rc = open_lights(en, e))))
         return rc;
     if (en->o->warm_first)
         load_warm(en->paging, en->o->progress);
@@ -1559,6 +1597,18 @@ int engine_best(const struct engine *en, uint32_t row, uint32_t *id)
     return en->best != NULL;
 }
 
+/* For who watches. */
+static void show(struct engine *en, uint32_t n_tokens)
+{
+    struct engine_stats s;
+
+    lights_step(en->o->lights, n_tokens);
+    if (!lights_want_stats(en->o->lights))
+        return;
+    engine_stats(en, &s);
+    lights_put_stats(en->o->lights, &s);
+}
+
 const float *engine_step(struct engine *en, const struct step *s)
 {
     uint64_t start = now_ns();
@@ -1578,6 +1628,8 @@ const float *engine_step(struct engine *en, const struct step *s)
     if (en->ahead && s->n_tokens == 1)
         judge_prefetch(en, start);
     en->steps++;
+    if (lights_on(en->o->lights))
+        show(en, s->n_tokens);
     return logits;
 }
 

@@ -47,6 +47,7 @@ struct engine_options {
     int heat;          /* 1: begin with the experts that earlier runs used most, remember this run's */
     int warm_first;    /* 1: these are read before the first token; 0: beside it, behind what is demanded */
     const char *record_routes; /* trunk/routes.h; NULL: no */
+    struct lights *lights;     /* lights.h: which experts are used, for who watches; borrowed; NULL: nobody */
     tracer_write *trace; /* --trace: where the timeline's text goes; NULL: nothing is traced */
     void *trace_to;
     int verify;        /* 1: a pack is read as a whole and checked first */
