@@ -1284,12 +1284,39 @@ static void choose_tables(struct engine *en)
         t->by_rows = 1;
 }
 
+/* Weights that a token reads: those of the trunk's operations, and the experts that work for it. */
+static uint64_t token_bytes(const struct engine *en)
+{
+    const struct program *p = en->prog;
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < p->draft_at; i++)
+        if (p->op[i].w != PROG_NONE)
+            bytes += p->weight[p->op[i].w].row_bytes * (p->op[i].kind == OP_EMBED ? 1 : p->weight[p->op[i].w].rows);
+    for (uint32_t i = 0; i < en->m->n_layers - en->m->n_nextn; i++)
+        bytes += en->m->layer[i].n_experts ? en->m->top_k * en->m->layer[i].expert_bytes : 0;
+    return bytes;
+}
+
+/* A small model is done before a card has begun: whoever named no card gets none. */
+static void weigh_cards(struct engine *en)
+{
+    char why[300];
+
+    if (en->real.n && en->o->want.kind == CARDS_AUTO && en->o->want.trunk == TRUNK_AUTO &&
+        !cards_pay(en->prog->draft_at, token_bytes(en), en->threads, why, sizeof why))
+        drop_cards(en, why);
+}
+
 /* Where the trunk is computed decides whether anything is drafted, and that is a part of the program. */
 static int make_program(struct engine *en, struct err *e)
 {
     int rc = arch_program(en->m, &en->prog, e);
 
-    if (rc || (rc = trunk_can(en, e)))
+    if (rc)
+        return rc;
+    weigh_cards(en);
+    if ((rc = trunk_can(en, e)))
         return rc;
     choose_drafts(en);
     if (!en->drafts)
@@ -1311,11 +1338,11 @@ static int decide(struct engine *en, struct err *e)
     if ((rc = model_open(en->o->model_path, 0, &en->m, e)))
         return rc;
     choose_tables(en);
+    choose_counts(en);
     if ((rc = make_program(en, e)))
         return rc;
     for (size_t i = 0; i < en->m->n_warnings; i++)
         fprintf(stderr, "conclave: %s\n", en->m->warning[i]);
-    choose_counts(en);
     if ((rc = look_at_pack(en, e)))
         return rc;
     if ((rc = expert_layers(en, e)) || (rc = trunk_places(en, e)))

@@ -5,6 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* docs/MEASUREMENTS.md, "Cards: in whole runs": a graph's node costs a card about this beside its bytes ... */
+#define OP_S 1.5e-6
+/* ... and a thread reads weights at this rate, all together at this, out of cache; a small model's are in cache. */
+#define THREAD_RATE 10e9
+#define THREADS_RATE 100e9
+
 static double gib(uint64_t bytes)
 {
     return (double)bytes / (1u << 30);
@@ -123,5 +129,16 @@ int cards_choose(const struct cards_wanted *w, const struct cards_found *f, uint
         return listed(w, f, least, out, e);
     if (w->kind == CARDS_AUTO)
         automatic(f, least, out);
+    return 0;
+}
+
+int cards_pay(uint32_t n_ops, uint64_t bytes, uint32_t threads, char *why, size_t n)
+{
+    double rate = threads * THREAD_RATE < THREADS_RATE ? threads * THREAD_RATE : THREADS_RATE;
+
+    if ((double)bytes / rate >= n_ops * OP_S)
+        return 1;
+    snprintf(why, n, "not used: a token reads %.1f MB of this model, which takes %u thread%s less time than a card takes "
+             "for %u operations; --cards 0 uses one", 1e-6 * (double)bytes, threads, threads == 1 ? "" : "s", n_ops);
     return 0;
 }

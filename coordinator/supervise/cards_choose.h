@@ -42,5 +42,9 @@ struct cards_chosen {
  * CARDS_EMULATED nothing is chosen. */
 int cards_choose(const struct cards_wanted *w, const struct cards_found *f, uint64_t least, struct cards_chosen *out,
                  struct err *e);
+/* Is a token expected sooner with the trunk on a card than with so many threads alone? n_ops: operations of the
+ * trunk; bytes: weights that a token reads, experts included. By constants, not by this machine: a model of
+ * megabytes is told from one of gigabytes, nothing finer. 0: *why is what to say. */
+int cards_pay(uint32_t n_ops, uint64_t bytes, uint32_t threads, char *why, size_t n);
 /* "75 80 90+ptx" -> "7.5, 8.0, 9.0 and later" */
 void cards_archs_text(const char *archs, char *text, size_t n);

@@ -89,6 +89,19 @@ static void automatic(void)
     CHECK(!cards_choose(&w, &f, GIB, &out, &e) && !out.n && !*out.why);
 }
 
+/* The demo model was slower on a card with 16 threads beside it, and faster than with two. */
+static void pay(void)
+{
+    char why[200];
+
+    CHECK(!cards_pay(70, 2400000, 16, why, sizeof why));
+    CHECK(strstr(why, "2.4 MB") && strstr(why, "16 threads") && strstr(why, "70 operations") && strstr(why, "--cards 0"),
+          "%s", why);
+    CHECK(cards_pay(70, 2400000, 2, why, sizeof why));
+    CHECK(cards_pay(800, 2000000000, 128, why, sizeof why));
+    CHECK(!cards_pay(70, 1, 1, why, sizeof why) && strstr(why, " 1 thread "), "%s", why);
+}
+
 static void archs(void)
 {
     char text[64];
@@ -107,6 +120,7 @@ int main(void)
 {
     listed();
     automatic();
+    pay();
     archs();
     return test_end();
 }

@@ -78,15 +78,18 @@ both("no probe", "/nowhere/probe", "/nowhere/probe", "No such file")
 
 # cards that are found, but whose workers do not all start: no machine of ours has so many
 lost = probe(told([card(n) for n in range(8)]))
-check(run(lost, "--cards", "7").returncode == 1, "a named card that does not start")
-goes_on(run(lost), "a card that does not start", "cards are not used", "card ")
+check(run(lost, "--cards", "7", "-t", 1).returncode == 1, "a named card that does not start")
+goes_on(run(lost, "-t", 1), "a card that does not start", "cards are not used", "card ")
 with tempfile.TemporaryDirectory() as d:
     trace, routes = os.path.join(d, "trace"), os.path.join(d, "routes")
-    goes_on(run(lost, "--trace", trace, "--record-routes", routes), "the same, with a timeline", "cards are not used")
+    goes_on(run(lost, "-t", 1, "--trace", trace, "--record-routes", routes), "the same, with a timeline", "cards are not used")
     with open(trace) as f:
         events = json.load(f)
     check(sum(x["name"] == "step" for x in events) > 1, "no step in the timeline")
     check(os.path.exists(routes) and os.path.getsize(routes) > 0, "no routes")
+
+# a small model: sixteen threads are sooner than a card; one is not
+goes_on(run(lost, "-t", 16), "a small model", "cards are not used", "16 threads", "--cards 0")
 
 two = probe(told([card(0), card(1)]))
 refused(check, run(two, "--cards", "0,2"), 1, "no card 2", "0 to 1")
@@ -117,7 +120,7 @@ with tempfile.TemporaryDirectory() as d:
     check(p.returncode == 0 and b"not used" in p.stderr and b"--prefetch on" in p.stderr, "--prefetch on: %s" % p.stderr)
     # a card with room for no expert beside the trunk
     small = probe(told([card(0, free_bytes=GIB + GIB // 8)]))
-    p = conclave("run", "-m", STORY, "-p", "One", "-n", 4, "--temp", 0, "-c", 200000,
+    p = conclave("run", "-m", STORY, "-p", "One", "-n", 4, "--temp", 0, "-c", 200000, "-t", 1,
                  env={**os.environ, "CONCLAVE_PROBE": small})
     check(p.returncode == 0 and p.stdout == base.stdout and b"cards are not used: " in p.stderr, "little room: %s" % p.stderr)
 
