@@ -31,8 +31,7 @@
 #define PAGER_SLOT PROC_PAGER
 #define N_WORKERS_MAX (1 + MAX_NODES + MAX_CARDS)
 #define CARD_LEAST (1ull << 30) /* with less free memory a card is of no use */
-#define LOOKERS 3u          /* own_cores */
-#define OWN_CORES_LEAST 8u
+#define OWN_CORE_LEAST 8u /* cores from which on one is kept for those that look (own_core) */
 #define LOOKUP_TOKEN_BYTES 512u /* of rows' numbers and lists, for each token of a pass */
 #define CARD_PARTS 64u /* emulated pools are not made smaller than this part of the experts unless asked for */
 #define CARD_BESIDE (768ull << 20) /* of a real card: kernels, and the arrays of a pass */
@@ -657,6 +656,14 @@ static void on_board(struct engine *en, const struct worker *w)
 }
 
 /* A card's worker, the first or a successor: it begins behind both rings as they are now. */
+/* With the trunk on a real card four threads look at words all through a step: the main thread, the steward, the
+ * card's host and who follows the rings for that card. They take turns on one core, the first, where there are
+ * enough; the nodes' workers have the rest. A core of its own for each was no faster, and the workers missed them. */
+static int own_core(const struct engine *en)
+{
+    return en->real.n && away(en) && en->machine.n_cpus >= OWN_CORE_LEAST;
+}
+
 static int start_card(struct engine *en, uint32_t c, struct worker *w, struct err *e)
 {
     uint32_t outbox = card_outbox(c, en->life[c].number);
@@ -667,7 +674,7 @@ static int start_card(struct engine *en, uint32_t c, struct worker *w, struct er
     struct ctl_msg m = {.kind = CTL_START,
                         .a = atomic_load_explicit(&calls->head, memory_order_acquire),
                         .b = atomic_load_explicit(&amends->head, memory_order_acquire)};
-    char trunk[CTL_TEXT / 2] = "", device[16];
+    char trunk[CTL_TEXT / 2] = "", device[16], cpu[16] = "-";
     int rc = spawn_worker("conclave-gpu", en->life[c].name, outbox, s, n, w, e);
 
     if (rc)
@@ -675,8 +682,10 @@ static int start_card(struct engine *en, uint32_t c, struct worker *w, struct er
     card_device(en, c, device);
     if ((int)c == en->trunk_card)
         trunk_host_says(en->host, trunk, sizeof trunk, &m.a);
-    snprintf(m.text, sizeof m.text, "card=%u device=%s%s threads=%u cpus=- shared=1", c, device, trunk,
-             card_threads(en));
+    if ((int)c == en->trunk_card && own_core(en))
+        snprintf(cpu, sizeof cpu, "%d", en->machine.cpu[0]);
+    snprintf(m.text, sizeof m.text, "card=%u device=%s%s threads=%u cpus=%s shared=1", c, device, trunk,
+             card_threads(en), cpu);
     ctl_send(w->ctl, &m, -1); /* it has gone: its last words follow */
     return 0;
 }
@@ -737,25 +746,14 @@ static int start_watch(struct engine *en, struct err *e)
     return watch_start(en->worker, en->n_workers, &k, en->o->verbose, &en->watch, e);
 }
 
-/* With the trunk on a real card three threads look at words all through a step: the main thread, the steward and the
- * card's host. They have cores of their own, the first three, where there are enough; the workers the rest. */
-static int own_cores(const struct engine *en)
-{
-    return en->real.n && away(en) && en->machine.n_cpus >= OWN_CORES_LEAST;
-}
-
-/* Of these CPUs those that no looker has; returns how many. A node that would have none keeps its own. */
+/* Of these CPUs those that are not for lookers; returns how many. A node that would have none keeps its own. */
 static uint32_t beside_lookers(const struct engine *en, int *cpu, uint32_t n)
 {
     uint32_t left = 0;
 
-    for (uint32_t i = 0; i < n; i++) {
-        int looker = 0;
-        for (uint32_t k = 0; k < LOOKERS; k++)
-            looker |= cpu[i] == en->machine.cpu[k];
-        if (!looker)
+    for (uint32_t i = 0; i < n; i++)
+        if (cpu[i] != en->machine.cpu[0])
             cpu[left++] = cpu[i];
-    }
     return left ? left : n;
 }
 
@@ -775,11 +773,11 @@ static int start_node(struct engine *en, uint32_t k, struct err *e)
         return rc;
     en->n_workers++;
     threads = machine_share(&en->machine, k, en->plan.geo.n_nodes, en->threads, cpu, 256);
-    if (own_cores(en))
+    if (own_core(en))
         threads = beside_lookers(en, cpu, threads);
     for (uint32_t i = 0; i < threads; i++)
         at += (size_t)snprintf(cpus + at, sizeof cpus - at, "%s%d", i ? "," : "", cpu[i]);
-    rc = ctl_sendf(w->ctl, CTL_START, 0, "threads=%u cpus=%s shared=%d", threads, cpus, !own_cores(en));
+    rc = ctl_sendf(w->ctl, CTL_START, 0, "threads=%u cpus=%s shared=%d", threads, cpus, !own_core(en));
     return rc ? spawn_wait_ready(w, e) : 0;
 }
 
@@ -983,7 +981,6 @@ static int start_host(struct engine *en, struct err *e)
         .rows = en->lookup ? lookup_rows : NULL,
         .rows_arg = en->lookup,
         .open = en->real.n ? &en->step_open : NULL,
-        .own_core = own_cores(en),
         .watch = &en->watch,
     };
     struct worker *w = &en->worker[en->n_workers];
@@ -993,7 +990,7 @@ static int start_host(struct engine *en, struct err *e)
     if (!en->told_uses)
         return err_set(e, -ENOMEM, "no memory for the experts' uses");
     for (uint32_t i = 0; i < en->threads && i < MACHINE_MAX_CPUS; i++)
-        en->host_cpu[i] = en->machine.cpu[(i + (own_cores(en) ? LOOKERS - 1 : 0)) % en->machine.n_cpus];
+        en->host_cpu[i] = en->machine.cpu[i % en->machine.n_cpus];
     en->life[en->trunk_card].hosts = 1;
     if ((rc = trunk_host_open(&c, &en->host, e)) || (rc = start_first(en, (uint32_t)en->trunk_card, e)))
         return rc;
@@ -1125,7 +1122,7 @@ static int start_trunk(struct engine *en, struct err *e)
         .life = en->life,
         .trunk_card = en->trunk_card,
         .step_open = &en->step_open,
-        .own_cpu = own_cores(en) ? 1 + en->machine.cpu[1] : 0,
+        .own_cpu = own_core(en) ? 1 + en->machine.cpu[0] : 0,
         .churn_us = churn_asked(),
         .cards_measured = en->real.n > 0, /* an emulated card's rate says nothing */
         .card_rates = rates_asked(&en->rates) ? &en->rates : NULL,

@@ -97,12 +97,8 @@ static uint32_t unit_at(const struct job *j, enum stage stage, uint64_t cost)
     return u < j->units[stage] ? (uint32_t)u : j->units[stage];
 }
 
-int job_rows(const struct jobs *js, const struct job *j, enum stage stage, int thread,
-             int n_threads, uint32_t *r0, uint32_t *r1)
+int job_rows(const struct job *j, enum stage stage, uint64_t from, uint64_t to, uint32_t *r0, uint32_t *r1)
 {
-    uint64_t from = js->cost[stage] * (uint64_t)thread / (uint64_t)n_threads;
-    uint64_t to = js->cost[stage] * (uint64_t)(thread + 1) / (uint64_t)n_threads;
-
     if (!j->units[stage] || j->before[stage] >= to ||
         j->before[stage] + j->units[stage] * j->unit_cost[stage] <= from)
         return 0;

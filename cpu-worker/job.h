@@ -1,7 +1,7 @@
 /* A pass laid out for a team: one job a share, and how their rows are cut over threads. The rows of
  * all jobs lie end to end; a row costs its bytes once and its multiplications once a pair; every
- * thread gets an even part of the cost, in whole units of rows. Decisions only: nothing here reads
- * a weight. */
+ * thread gets an even part of the cost (shm/runs.h), in whole units of rows. Decisions only:
+ * nothing here reads a weight. */
 #pragma once
 #include "cpu-worker/share.h"
 #include "kernels/expert/expert.h"
@@ -32,6 +32,6 @@ struct jobs {
 int cut_jobs_init(struct jobs *js, const struct geometry *g, struct err *e);
 void cut_jobs_drop(struct jobs *js);
 void cut_jobs_lay_out(struct jobs *js, const struct maps *m, const struct pass *p);
-/* The rows [*r0, *r1) of the job's share that are thread's. 0: none. Every row has exactly one. */
-int job_rows(const struct jobs *js, const struct job *j, enum stage stage, int thread,
-             int n_threads, uint32_t *r0, uint32_t *r1);
+/* The rows [*r0, *r1) of the job's share in the part [from, to) of the stage's cost. 0: none. Parts that
+ * lie end to end have every row once. */
+int job_rows(const struct job *j, enum stage stage, uint64_t from, uint64_t to, uint32_t *r0, uint32_t *r1);

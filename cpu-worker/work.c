@@ -49,6 +49,8 @@ int work_init(struct work *w, const struct maps *m, int n_threads, struct err *e
     w->scratch = calloc((size_t)n_threads, sizeof *w->scratch);
     w->mid = array(pairs * mid);
     ok = !cut_jobs_init(&w->jobs, g, e) && w->scratch && w->mid;
+    for (int i = 0; ok && i < N_STAGES; i++)
+        ok = !runs_init(&w->runs[i], n_threads, e);
     for (int i = 0; ok && i < n_threads; i++) {
         struct scratch *s = &w->scratch[i];
         s->tmp = array(2 * w->chunk * sizeof(float));
@@ -78,6 +80,8 @@ void work_drop(struct work *w)
     free(w->scratch);
     free(w->mid);
     cut_jobs_drop(&w->jobs);
+    for (int i = 0; i < N_STAGES; i++)
+        runs_drop(&w->runs[i]);
     memset(w, 0, sizeof *w);
 }
 
@@ -198,8 +202,9 @@ static void down(struct work *w, int thread, const struct job *j, uint32_t r0, u
     int direct = j->n_pairs == 1;
 
     if (!w->split_mid && j->n_pairs <= FEW_PAIRS) {
-        for (uint32_t i = 0; i < j->n_pairs; i++)
+        for (uint32_t i = 0; s->mid_of != j && i < j->n_pairs; i++)
             prepare_mid(w, j, i, s->row, s->mid + i * stride);
+        s->mid_of = j; /* the next piece is often the same job's */
         mid = s->mid;
     }
     for (uint32_t n, r = r0; r < r1; r += n) {
@@ -219,19 +224,29 @@ static void down(struct work *w, int thread, const struct job *j, uint32_t r0, u
     }
 }
 
-static void stage_rows(struct work *w, enum stage stage, int thread, int n_threads)
+static void piece_rows(struct work *w, enum stage stage, int thread, uint64_t from, uint64_t to)
 {
     uint32_t r0, r1;
 
     for (uint32_t i = 0; i < w->jobs.n; i++) {
         const struct job *j = &w->jobs.job[i];
-        if (!job_rows(&w->jobs, j, stage, thread, n_threads, &r0, &r1))
+        if (!job_rows(j, stage, from, to, &r0, &r1))
             continue;
         if (stage == STAGE_ONE)
             gate_up(w, thread, j, r0, r1);
         else
             down(w, thread, j, r0, r1);
     }
+}
+
+static void stage_rows(struct work *w, enum stage stage, int thread)
+{
+    uint64_t from, to;
+    int of = thread;
+
+    w->scratch[thread].mid_of = NULL;
+    while (runs_take(&w->runs[stage], &of, thread, &from, &to))
+        piece_rows(w, stage, thread, from, to);
 }
 
 /* An even part of all jobs' intermediates into w->mid. */
@@ -267,7 +282,7 @@ static void pass_part(void *arg, int thread, int n_threads)
         meet(w, n_threads);
     }
     if (w->pass->stage_one)
-        stage_rows(w, STAGE_ONE, thread, n_threads);
+        stage_rows(w, STAGE_ONE, thread);
     if (!w->pass->stage_two)
         return;
     if (w->pass->stage_one)
@@ -276,7 +291,7 @@ static void pass_part(void *arg, int thread, int n_threads)
         split_mid(w, thread, n_threads);
         meet(w, n_threads);
     }
-    stage_rows(w, STAGE_TWO, thread, n_threads);
+    stage_rows(w, STAGE_TWO, thread);
 }
 
 static void count_pass(const struct work *w)
@@ -302,6 +317,7 @@ void work_pass(struct work *w, struct team *t, const struct pass *p)
 {
     const struct call_head *h = &p->call->head;
     uint64_t *x_call = &w->x_call[h->seq % CALLS_IN_FLIGHT];
+    int n;
 
     w->team = t;
     w->pass = p;
@@ -315,7 +331,10 @@ void work_pass(struct work *w, struct team *t, const struct pass *p)
     }
     cut_jobs_lay_out(&w->jobs, w->m, p);
     w->split_mid = w->jobs.most_pairs > FEW_PAIRS;
-    if (w->jobs.cost[STAGE_ONE] + w->jobs.cost[STAGE_TWO] <= SOLO_COST)
+    n = w->jobs.cost[STAGE_ONE] + w->jobs.cost[STAGE_TWO] <= SOLO_COST ? 1 : team_size(t);
+    for (int i = 0; i < N_STAGES; i++)
+        runs_cut(&w->runs[i], n, w->jobs.cost[i]);
+    if (n == 1)
         pass_part(w, 0, 1);
     else
         team_do(t, pass_part, w);

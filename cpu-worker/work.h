@@ -1,12 +1,13 @@
 /* A pass of the team over shares of one call: gate and up rows, the intermediate as an operand,
  * down rows (ARITHMETIC.md rule 27). The rows of all shares are laid end to end and cut evenly over
- * the threads, so one pass costs the same few meetings whatever it holds. Which thread makes a row,
+ * the threads (shm/runs.h), so one pass costs the same few meetings whatever it holds. Which thread makes a row,
  * and with which others, changes no bit (rule 16).
  *
  * Reads slabs, activations and outboxes; writes the own outbox's arenas; no stamps, no decisions.
  */
 #pragma once
 #include "cpu-worker/job.h"
+#include "shm/runs.h"
 #include "shm/team.h"
 
 #define N_FORMS 3     /* enum act_form */
@@ -23,6 +24,7 @@ struct scratch {  /* one thread's */
     float *out;   /* a chunk */
     float *row;   /* n_ff */
     uint8_t *mid; /* FEW_PAIRS prepared vectors */
+    const struct job *mid_of; /* whose; NULL: nobody's of this pass */
 };
 
 struct work {
@@ -35,6 +37,7 @@ struct work {
     uint64_t x_call[CALLS_IN_FLIGHT];              /* whose; 0: nobody's */
     uint8_t *mid;                                  /* prepared intermediates of all jobs */
     struct jobs jobs;
+    struct runs runs[N_STAGES];
     /* the pass in progress */
     struct team *team;
     const struct pass *pass;

@@ -17,6 +17,7 @@
 #include "coordinator/trunk/exec/moe.h"
 #include "coordinator/trunk/exec/wire.h"
 
+#define LOOKS 8 /* at a step's answer, between two yields */
 #define CALL_MOST_MS 600000 /* a prompt's experts may all come from a slow disk; who is late is the steward's to say */
 
 struct host {
@@ -343,8 +344,8 @@ static int step_on_card(struct host *h, uint64_t number, const struct step *s)
     timeline_end(t, TIMELINE_TRUNK, TIMELINE_LAUNCH, traced, number, s->n_tokens, 0);
     traced = timeline_begin(t);
     while (!rc)
-        if (!(rc = trunk_card_poll(h->trunk, &h->e)) && ++round % 64 == 0)
-            sched_yield(); /* a spinning thread where CPU workers may want the core */
+        if (!(rc = trunk_card_poll(h->trunk, &h->e)) && ++round % LOOKS == 0)
+            sched_yield(); /* a thread that looks where others want to look, or workers to work */
     timeline_end(t, TIMELINE_TRUNK, TIMELINE_ANSWER, traced, number, s->n_tokens, 0);
     h->seen_ns = now_ns();
     if (rc > 0) {

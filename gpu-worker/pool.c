@@ -1,6 +1,8 @@
 /* One piece of memory for all slots of the card. */
 #include "gpu-worker/pool.h"
 
+#include "gpu-worker/storm.h"
+
 #define POOL_MOST (1ull << 46) /* no card has more; keeps sums from wrapping */
 
 static int check_slot(uint32_t i, const struct card_slot *s, struct err *e)
@@ -32,7 +34,7 @@ int pool_take(struct pool *p, struct maps *m, uint32_t number, struct card *card
     }
     if (!p->bytes)
         return err_set(e, -EPROTO, "card %u has no slots", number);
-    if ((rc = card_alloc(card, p->bytes, "the pool of experts", &base, e)))
+    if ((rc = card_alloc(card, p->bytes + storm_room(), "the pool of experts", &base, e)))
         return rc;
     m->pool = p->base = base;
     return 0;

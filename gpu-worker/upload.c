@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "gpu-worker/copies.h"
+#include "gpu-worker/storm.h"
 #include "shm/fault.h"
 #include "shm/orders.h"
 
@@ -33,6 +34,7 @@ struct uploader {
     uint64_t next;
     struct flight flight[COPIES_MARKS]; /* numbers over .. begun - 1, each with its mark */
     uint32_t begun, over;
+    struct storm storm;
     _Atomic int quit;
     pthread_t thread;
 };
@@ -157,6 +159,20 @@ static int confirm(struct uploader *u)
     return n;
 }
 
+/* A copy for measuring, if one is due. */
+static int blow(struct uploader *u)
+{
+    struct err e = {0};
+    uint64_t traced = timeline_begin(&u->m->timeline), bytes;
+
+    if (!storm_due(&u->storm))
+        return 0;
+    if (storm_put(&u->storm, u->copies, u->m, u->pool, &bytes, &e))
+        die(u, &e);
+    timeline_row(&u->m->timeline, TIMELINE_SIDE, TIMELINE_UPLOAD, 0, traced, bytes, 0, 0);
+    return 1;
+}
+
 static int look(void *arg)
 {
     const struct uploader *u = arg;
@@ -176,8 +192,9 @@ static void *follow(void *arg)
         die(u, &e);
     if (copies_link(u->copies) > 0)
         ctl_sendf(u->ctl, CTL_LOG, 3, "%s: the link takes %.1f GB/s", card_name(u->card), copies_link(u->copies) * 1e-9);
+    storm_begin(&u->storm);
     while (!atomic_load_explicit(&u->quit, memory_order_acquire)) {
-        int moved = confirm(u) + land(u);
+        int moved = confirm(u) + land(u) + blow(u);
         if (order_take(&u->m->g, u->orders, u->next, &o)) {
             serve(u, &o);
             u->next++;

@@ -20,8 +20,9 @@
 #include "shm/size.h"
 
 enum { TRUNK_MS = 400, LAYER_MS = 900, DISK_MS = 200, DISK_DEPTH = 8 };
-#define MEASURE_TRUNK (384ull << 20) /* most bytes of made-up weights; never more than a quarter of what is left */
-#define MEASURE_EXPERTS (128ull << 20)
+#define MEASURE_TRUNK (384ull << 20) /* bytes of made-up weights; more where that would lie in cache, and never more */
+#define MEASURE_EXPERTS (128ull << 20) /* than a quarter of what is left */
+#define OUT_OF_CACHE 3 /* times the last cache: what is read again was pushed out since */
 
 struct options {
     struct engine_flags engine; /* those that say how it is run */
@@ -191,6 +192,15 @@ static int disk_alone(struct plan_report *r, uint32_t at, struct err *e)
     return rc;
 }
 
+static uint64_t measured_bytes(uint64_t least, uint64_t room)
+{
+    long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    uint64_t n = cache > 0 ? OUT_OF_CACHE * (uint64_t)cache : 0;
+
+    n = n > least ? n : least;
+    return n < room ? n : room;
+}
+
 static int measure(struct plan_report *r, struct err *e)
 {
     const struct engine_look *l = r->look;
@@ -204,12 +214,12 @@ static int measure(struct plan_report *r, struct err *e)
         .at = at,
         .threads = l->threads,
         .n_nodes = l->n_nodes,
-        .memory = room < MEASURE_EXPERTS ? room : MEASURE_EXPERTS,
+        .memory = measured_bytes(MEASURE_EXPERTS, room),
         .ms = LAYER_MS,
         .reads = !l->plan->slabs.resident,
     };
     int rc = measure_trunk(l->m, l->prog, l->machine, l->threads, (enum kv_type)r->kv,
-                           room < MEASURE_TRUNK ? room : MEASURE_TRUNK, TRUNK_MS, &r->trunk, e);
+                           measured_bytes(MEASURE_TRUNK, room), TRUNK_MS, &r->trunk, e);
 
     if (!rc)
         rc = measure_layer(&c, &r->layer, e);

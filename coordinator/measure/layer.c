@@ -19,11 +19,13 @@
 #include "kernels/quantise/quantise.h"
 #include "kernels/type/type.h"
 #include "shm/bell.h"
+#include "shm/runs.h"
 #include "shm/size.h"
 #include "shm/team.h"
 
 #define READS_MAX (LAYER_MOST_USED * ORDER_PIECES)
 #define SHARDS_MAX 512
+#define UNIT_ROWS 16 /* cpu-worker/job.h */
 #define ROUNDS_LEAST 2
 #define ROUNDS_MOST 64
 
@@ -48,6 +50,7 @@ struct bench {
     uint32_t n_fd;
     /* the workers' side */
     struct team *team;
+    struct runs runs[2]; /* of gate and up; of down */
     float *x, *mid, *y, *tmp; /* tmp: 2 * n_ff a thread */
     uint8_t *acts[2], *mid_act; /* mid_act: `used` a thread */
     uint32_t first, n;          /* of the pass */
@@ -67,11 +70,6 @@ enum { TRUNK, WORKERS, PAGER };
 
 /* ---- computing ---- */
 
-static uint32_t part_of(uint64_t n, int thread, int n_threads)
-{
-    return (uint32_t)(n * (uint64_t)thread / (uint64_t)n_threads / 8 * 8);
-}
-
 static struct expert_part mat(const struct bench *b, uint32_t i, int m)
 {
     const uint8_t *at = b->seg + (uint64_t)((b->first + i) % b->pool) * b->one + b->mat_at[m];
@@ -79,52 +77,76 @@ static struct expert_part mat(const struct bench *b, uint32_t i, int m)
     return (struct expert_part){b->l->m[m].type, at, b->l->m[m].row_bytes, 1};
 }
 
-/* Rows of all the pass's experts, cut evenly. */
-static void rows_of(const struct bench *b, uint32_t rows, uint32_t i, int thread, int n, uint32_t *r0, uint32_t *r1)
+/* Rows r0 .. r1-1 of the pass's expert i in the part [from, to) of bytes: all experts' rows lie end to end, cut as
+ * the workers cut them. */
+static int rows_of(uint64_t row_bytes, uint32_t rows, uint32_t i, uint64_t from, uint64_t to, uint32_t *r0, uint32_t *r1)
 {
-    uint64_t all = (uint64_t)rows * b->n, lo = (uint64_t)rows * i;
-    uint64_t from = part_of(all, thread, n), to = thread + 1 == n ? all : part_of(all, thread + 1, n);
+    uint64_t unit = row_bytes * UNIT_ROWS, lo = row_bytes * rows * i;
+    uint64_t a = from > lo ? (from - lo + unit - 1) / unit * UNIT_ROWS : 0,
+             b = to > lo ? (to - lo + unit - 1) / unit * UNIT_ROWS : 0;
 
-    *r0 = from > lo ? (uint32_t)(from - lo) : 0;
-    *r1 = to > lo ? (uint32_t)(to - lo < rows ? to - lo : rows) : 0;
+    *r0 = (uint32_t)(a < rows ? a : rows);
+    *r1 = (uint32_t)(b < rows ? b : rows);
+    return *r0 < *r1;
+}
+
+static void gate_up(const struct bench *b, int thread, uint64_t from, uint64_t to)
+{
+    const struct expert_matrix *m = b->l->m;
+    uint32_t n_ff = m[MAT_GATE].rows, n_embd = m[MAT_DOWN].rows, r0, r1;
+    size_t g = act_stride(type_info(m[MAT_GATE].type)->act, n_embd), u = act_stride(type_info(m[MAT_UP].type)->act, n_embd);
+
+    for (uint32_t i = 0; i < b->n; i++) {
+        struct expert_part gate = mat(b, i, MAT_GATE), up = mat(b, i, MAT_UP);
+        if (rows_of(m[MAT_GATE].row_bytes + m[MAT_UP].row_bytes, n_ff, i, from, to, &r0, &r1))
+            expert_gate_up(&gate, &up, n_embd, r0, r1, b->acts[0], g, b->acts[1], u, NULL, 1, b->l->limit,
+                           b->tmp + (size_t)thread * 2 * n_ff, b->mid + (size_t)i * n_ff + r0, n_ff);
+    }
+}
+static void down(const struct bench *b, int thread, uint32_t *prepared, uint64_t from, uint64_t to)
+{
+    const struct expert_matrix *m = b->l->m;
+    uint32_t n_ff = m[MAT_GATE].rows, n_embd = m[MAT_DOWN].rows, r0, r1;
+    enum act_form form = type_info(m[MAT_DOWN].type)->act;
+    size_t mid = act_stride(form, n_ff);
+    uint8_t *acts = b->mid_act + (size_t)thread * mid;
+
+    for (uint32_t i = 0; i < b->n; i++) {
+        struct expert_part w = mat(b, i, MAT_DOWN);
+        if (!rows_of(m[MAT_DOWN].row_bytes, n_embd, i, from, to, &r0, &r1))
+            continue;
+        if (*prepared != i)
+            act_prepare(form, b->mid + (size_t)i * n_ff, n_ff, acts);
+        *prepared = i;
+        expert_down(&w, n_ff, r0, r1, acts, mid, 1, b->y + (size_t)i * n_embd + r0, n_embd);
+    }
 }
 
 static void compute(void *arg, int thread, int n_threads)
 {
     struct bench *b = arg;
-    uint32_t n_ff = b->l->m[MAT_GATE].rows, n_embd = b->l->m[MAT_DOWN].rows, r0, r1;
-    const struct type_info *g = type_info(b->l->m[MAT_GATE].type), *u = type_info(b->l->m[MAT_UP].type),
-                           *d = type_info(b->l->m[MAT_DOWN].type);
-    size_t mid = act_stride(d->act, n_ff);
-    uint8_t *acts = b->mid_act + (size_t)thread * mid;
+    uint32_t prepared = UINT32_MAX;
+    uint64_t from, to;
 
-    for (uint32_t i = 0; i < b->n; i++) {
-        struct expert_part gate = mat(b, i, MAT_GATE), up = mat(b, i, MAT_UP);
-        rows_of(b, n_ff, i, thread, n_threads, &r0, &r1);
-        if (r0 < r1)
-            expert_gate_up(&gate, &up, n_embd, r0, r1, b->acts[0], act_stride(g->act, n_embd), b->acts[1],
-                           act_stride(u->act, n_embd), NULL, 1, b->l->limit, b->tmp + (size_t)thread * 2 * n_ff,
-                           b->mid + (size_t)i * n_ff + r0, n_ff);
-    }
+    for (int of = thread; runs_take(&b->runs[0], &of, thread, &from, &to);)
+        gate_up(b, thread, from, to);
     if (n_threads > 1)
         team_meet(b->team);
-    for (uint32_t i = 0; i < b->n; i++) {
-        struct expert_part down = mat(b, i, MAT_DOWN);
-        rows_of(b, n_embd, i, thread, n_threads, &r0, &r1);
-        if (r0 >= r1)
-            continue;
-        act_prepare(d->act, b->mid + (size_t)i * n_ff, n_ff, acts);
-        expert_down(&down, n_ff, r0, r1, acts, mid, 1, b->y + (size_t)i * n_embd + r0, n_embd);
-    }
+    for (int of = thread; runs_take(&b->runs[1], &of, thread, &from, &to);)
+        down(b, thread, &prepared, from, to);
 }
 
 static void pass(struct bench *b, uint32_t n)
 {
+    const struct expert_matrix *m = b->l->m;
+
     if (!n)
         return;
     b->first = b->next;
     b->next = (b->next + n) % b->pool;
     b->n = n;
+    runs_cut(&b->runs[0], team_size(b->team), n * (m[MAT_GATE].row_bytes + m[MAT_UP].row_bytes) * m[MAT_GATE].rows);
+    runs_cut(&b->runs[1], team_size(b->team), n * m[MAT_DOWN].row_bytes * m[MAT_DOWN].rows);
     team_do(b->team, compute, b);
 }
 
@@ -429,6 +451,9 @@ static int make(struct bench *b, struct err *e)
     b->mid_act = floats(c->threads * act_stride(f[MAT_DOWN], n_ff) / sizeof(float) + 16);
     if (!b->x || !b->mid || !b->y || !b->tmp || !b->acts[0] || !b->acts[1] || !b->mid_act)
         return err_set(e, -ENOMEM, "no memory to measure a layer of experts");
+    for (int i = 0; i < 2; i++)
+        if (runs_init(&b->runs[i], (int)c->threads, e))
+            return -ENOMEM;
     if (!c->reads)
         return 0;
     return make_tables(b, e) ? -ENOMEM : open_files(b, e);
@@ -450,6 +475,8 @@ static void drop(struct bench *b)
     free(b->y);
     free(b->tmp);
     free(b->mid_act);
+    for (int i = 0; i < 2; i++)
+        runs_drop(&b->runs[i]);
     free(b->tables);
     free(b);
 }

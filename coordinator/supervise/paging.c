@@ -797,7 +797,7 @@ static void *run(void *arg)
         while (p->n_needs && !look(p) && wait_round(&round, 1))
             ;
         while (step_open(p) && !look(p))
-            p->c.own_cpu ? cpu_pause() : (void)sched_yield();
+            sched_yield();
         if (!look_asleep(p))
             bell_sleep(&p->c.bells[PROC_STEWARD], &p->c.board->asleep_steward, look_asleep, p, 0);
     }

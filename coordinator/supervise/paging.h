@@ -46,7 +46,7 @@ struct paging_config { /* borrowed until paging_stop */
     uint32_t churn_us;                    /* tests: cards_config */
     int cards_measured;                   /* their rates mean something: they are real */
     const struct spread_rates *card_rates; /* tests: taken for measured; NULL */
-    int own_cpu;                          /* 1 + the thread's, where it looks with pause; 0: it yields to others */
+    int own_cpu;                          /* 1 + the one that the thread shares with others that look; 0: any */
     void (*own_uses)(void *arg);          /* tells `uses` of what no call tells; NULL */
     const struct ahead *ahead; /* what the trunk foresees; NULL: nothing is read ahead */
     struct heat_keeper *heat; /* NULL: nothing is known from earlier runs, and nothing kept */

@@ -135,7 +135,7 @@ static int wait_answer(struct trunk_host *h)
     uint64_t until = h->c.open ? now_ns() + STEP_SPIN_NS : 0; /* a card's step is short, and so is what comes after it */
 
     while (!step_answered(answers_of(h), h->record)) {
-        if (wait_round(&round, !h->c.own_core) || (until && now_ns() < until))
+        if (wait_round(&round, 1) || (until && now_ns() < until))
             continue;
         round = 0;
         bell_sleep(&h->c.bells[PROC_MAIN], &h->c.board->asleep_main, look, h, TICK_MS);

@@ -23,7 +23,6 @@ struct trunk_host_config { /* borrowed until trunk_host_close */
     enum kv_type kv;
     uint32_t threads;
     const int *cpu;               /* threads of them */
-    int own_core;                 /* nobody else uses ours: wait with pause */
     _Atomic uint32_t *open;       /* 1 while a step is, for a steward whom no kernel can wake; NULL: the host rings */
     struct watch **watch;
     /* as exec_config's: handed over with each record, and so awaited before it; NULL: the program has no tables */
