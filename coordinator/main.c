@@ -16,6 +16,7 @@ static const struct verb {
 } verbs[] = {
     {"run", "go on from a text", cmd_run, 0},
     {"chat", "a conversation in the terminal", cmd_chat, 0},
+    {"serve", "an HTTP server: OpenAI's and Anthropic's APIs, several clients at a time", cmd_serve, 0},
     {"eval", "the logits of given tokens", cmd_eval, 0},
     {"perplexity", "how surprised the model is by a text", cmd_perplexity, 0},
     {"tokenize", "the token ids of a text", cmd_tokenize, 0},

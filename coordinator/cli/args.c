@@ -287,7 +287,7 @@ static int flag_word(struct parser *p, char *word)
         f = find(p->a, NULL, 0, word[1], &part, &index);
     if (f)
         return native(p, f, part, index, word, n);
-    if (p->a->foreign && (x = foreign_find(word, n)))
+    if (p->a->foreign && (x = foreign_find(word, n, p->a->foreign > 1)))
         return foreign(p, x, word, n);
     if (word[1] != '-' && (f = find(p->a, NULL, 0, word[1], &part, &index))) {
         size_t sign = word[2] == '-';

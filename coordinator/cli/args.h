@@ -50,14 +50,14 @@ struct args_part {
     const struct flag *flags; /* ends with kind 0 */
     void *into;               /* holds the defaults when args_parse is called */
 };
-enum { ARGS_PARTS = 5 };
+enum { ARGS_PARTS = 8 };
 
 struct args {
     const char *verb;
     const char *about;                 /* one line */
     const char *usage;                 /* what follows "conclave VERB" */
     const char *notes;                 /* paragraphs under the flags, or NULL */
-    int foreign;                       /* 1: llama.cpp's spellings too (cli/foreign.h) */
+    int foreign;                       /* 1: llama.cpp's spellings too (cli/foreign.h); 2: its server's first */
     struct args_part part[ARGS_PARTS]; /* unused ones: flags NULL */
 };
 

@@ -197,9 +197,9 @@ static void foreign(void)
     CHECK(status == 2 && strstr(said, "keys and values have one type"), "%d %s", status, said);
 
     /* every entry has its sentence, is found by all its names, and is no name of another */
-    CHECK(foreign_find("--no-mmap", 9) != NULL, "--no-mmap");
-    CHECK(foreign_find("--no-mma", 8) == NULL, "a part of a name");
-    CHECK(foreign_find("-hfr", 4) == foreign_find("--hf-repo", 9), "names of one entry");
+    CHECK(foreign_find("--no-mmap", 9, 0) != NULL, "--no-mmap");
+    CHECK(foreign_find("--no-mma", 8, 0) == NULL, "a part of a name");
+    CHECK(foreign_find("-hfr", 4, 0) == foreign_find("--hf-repo", 9, 0), "names of one entry");
 }
 
 static void numbers(void)

@@ -11,6 +11,7 @@
 
 #include "coordinator/chat/answer.h"
 #include "coordinator/chat/chat.h"
+#include "coordinator/cli/answer_flags.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/common.h"
 #include "coordinator/cli/line_read.h"
@@ -21,13 +22,8 @@
 #include "coordinator/model/tokenizer.h"
 
 struct chat_flags {
-    const char *system, *template, *kwargs, *effort;
-    int allow_control, thinking, keep_reasoning, no_heat;
-    uint32_t n_ctx;
-    int64_t n_predict, draft;
+    const char *system;
 };
-
-enum { THINK_AUTO, THINK_ON, THINK_OFF };
 
 #define AT(x) offsetof(struct chat_flags, x)
 static const struct flag chat_table[] = {
@@ -38,67 +34,6 @@ static const struct flag chat_table[] = {
      .kind = FLAG_STRING,
      .at = AT(system),
      .help = "the system message: what the model is told before the conversation"},
-    {.name = "chat-template|chat-template-file",
-     .arg = "FILE",
-     .kind = FLAG_STRING,
-     .at = AT(template),
-     .shown = "the model's own",
-     .help = "render messages with the template in FILE"},
-    {.name = "chat-template-kwargs",
-     .arg = "JSON",
-     .kind = FLAG_STRING,
-     .at = AT(kwargs),
-     .help = "an object: further variables for the template"},
-    {.name = "reasoning",
-     .arg = "WHEN",
-     .kind = FLAG_CHOICE,
-     .at = AT(thinking),
-     .choices = "auto|on|off",
-     .help = "does the model think before it answers? auto: as its template has it"},
-    {.name = "reasoning-effort",
-     .arg = "WORD",
-     .kind = FLAG_STRING,
-     .at = AT(effort),
-     .help = "low, medium, high: for templates that know it"},
-    {.name = "keep-reasoning",
-     .kind = FLAG_ON,
-     .at = AT(keep_reasoning),
-     .help = "thoughts of earlier answers stay in the prompt, where the template can do that"},
-    {.name = "allow-control-tokens",
-     .kind = FLAG_ON,
-     .at = AT(allow_control),
-     .help = "<|name|> in a message is that control token; by default it is text"},
-    {.name = "predict|n-predict",
-     .letter = 'n',
-     .arg = "N",
-     .kind = FLAG_I64,
-     .at = AT(n_predict),
-     .min = -1,
-     .max = INT32_MAX,
-     .range = "0 to 2147483647, or -1: until the answer or the context ends",
-     .shown = "-1: until the answer or the context ends",
-     .help = "most tokens of an answer"},
-    {.name = "ctx-size",
-     .letter = 'c',
-     .arg = "N",
-     .kind = FLAG_U32,
-     .at = AT(n_ctx),
-     .max = 1 << 30,
-     .shown = "the model's maximum, or what fits",
-     .help = "tokens of the context: the whole conversation; 0: the default"},
-    {.name = "draft",
-     .arg = "N",
-     .kind = FLAG_I64,
-     .at = AT(draft),
-     .min = 0,
-     .max = DRAFT_PLACES,
-     .shown = "as many as pay, at most 4",
-     .help = "tokens that the model's NextN block drafts for each step; 0: off. The text is the same"},
-    {.name = "no-heat",
-     .kind = FLAG_ON,
-     .at = AT(no_heat),
-     .help = "where not all experts fit: don't begin with those that earlier runs of this model used "
-             "most, and don't remember this one's (in XDG_CACHE_HOME)"},
     {.kind = 0},
 };
 
@@ -110,6 +45,8 @@ struct message {
 struct chat {
     struct engine_flags engine;
     struct chat_flags flags;
+    struct template_flags how;
+    struct answer_flags answers;
     struct sample_flags sampling;
     struct sample_settings settings;
     struct model *m;
@@ -176,9 +113,9 @@ static int render(const struct chat *c, struct chat_prompt *p, struct err *e)
     struct json all = {.kind = JSON_ARRAY, .items = m, .n = c->n_messages};
     struct chat_request q = {.messages = &all,
                              .kwargs = c->kwargs ? json_root(c->kwargs) : NULL,
-                             .reasoning_effort = c->flags.effort,
-                             .thinking = c->flags.thinking == THINK_ON ? 1 : c->flags.thinking == THINK_OFF ? 0 : -1,
-                             .keep_reasoning = c->flags.keep_reasoning};
+                             .reasoning_effort = c->how.effort,
+                             .thinking = template_flags_thinking(&c->how),
+                             .keep_reasoning = c->how.keep_reasoning};
     time_t t = time(NULL);
     struct tm now;
     int rc;
@@ -351,7 +288,7 @@ static void note_fed(struct chat *c, const struct decode *d, int whole)
 /* Tokens until the answer ends. why: what ended it. */
 static int generate(struct chat *c, struct decode *d, struct answer *a, const char **why, struct err *e)
 {
-    int64_t left = c->flags.n_predict;
+    int64_t left = c->answers.n_predict;
     struct shown shown = {0, 0};
     struct detok *detok = malloc(sizeof *detok);
     const char *text;
@@ -414,7 +351,7 @@ static int answer_prompt(struct chat *c, const struct token_list *prompt, enum c
 {
     struct decode d = {0};
     struct answer_options o = {.format = chat_format(c->template), .start = start, .seed = c->settings.seed};
-    struct decode_options how = {.drafts = c->flags.draft < 0 ? DRAFTS_MOST : (uint32_t)c->flags.draft, .fixed = c->flags.draft >= 0};
+    struct decode_options how = {.drafts = answer_flags_drafts(&c->answers), .fixed = c->answers.draft >= 0};
     struct answer *a = NULL;
     const char *why = "stopped", *thought, *content;
     double t[3] = {seconds_now(), 0, 0};
@@ -462,7 +399,7 @@ static int turn(struct chat *c, const struct text *message, struct err *e)
         return rc;
     rc = render(c, &p, &why);
     if (!rc)
-        rc = chat_tokenize(c->tok, &p.text, c->flags.allow_control, &prompt, &why);
+        rc = chat_tokenize(c->tok, &p.text, c->how.allow_control, &prompt, &why);
     if (rc) {
         report_error(&why);
         forget(c, before);
@@ -557,11 +494,11 @@ static int prepare(struct chat *c, struct err *e)
 
     if ((rc = model_open(c->engine.model, 0, &c->m, e)) || (rc = tokenizer_open(c->m->g, NULL, &c->tok, e)))
         return rc;
-    if (c->flags.kwargs && (rc = json_parse("--chat-template-kwargs", c->flags.kwargs, strlen(c->flags.kwargs), NULL, &c->kwargs, e)))
+    if (c->how.kwargs && (rc = json_parse("--chat-template-kwargs", c->how.kwargs, strlen(c->how.kwargs), NULL, &c->kwargs, e)))
         return rc;
-    if (c->flags.template && (rc = input_text(c->flags.template, &source, &n, e)))
+    if (c->how.template && (rc = input_text(c->how.template, &source, &n, e)))
         return rc;
-    rc = chat_open_model(c->m->g, c->tok, c->flags.template ? c->flags.template : c->engine.model, source, n, &c->template, e);
+    rc = chat_open_model(c->m->g, c->tok, c->how.template ? c->how.template : c->engine.model, source, n, &c->template, e);
     free(source);
     if (!rc && c->flags.system)
         rc = remember(c, "system", c->flags.system, strlen(c->flags.system), NULL, 0, e);
@@ -570,7 +507,7 @@ static int prepare(struct chat *c, struct err *e)
 
 int cmd_chat(int argc, char **argv)
 {
-    struct chat c = {.flags = {.n_predict = -1, .draft = -1}};
+    struct chat c = {.flags = {NULL}};
     struct args a = {
         .verb = "chat",
         .about = "a conversation in the terminal",
@@ -578,6 +515,8 @@ int cmd_chat(int argc, char **argv)
         .notes = engine_flags_notes,
         .foreign = 1,
         .part = {{chat_table, &c.flags},
+                 {template_flag_table, &c.how},
+                 {answer_flag_table, &c.answers},
                  {sample_flag_table, &c.sampling},
                  {engine_flag_table, &c.engine},
                  {engine_run_table, &c.engine}},
@@ -586,13 +525,14 @@ int cmd_chat(int argc, char **argv)
     struct err e = {0};
     int status;
 
+    answer_flags_init(&c.answers);
     sample_flags_init(&c.sampling);
     engine_flags_init(&c.engine);
     if (args_parse(&a, argc, argv, &status))
         return status;
     if (c.engine.stats)
         return args_usage("chat", "--stats is for one answer: conclave run has it");
-    if (c.flags.template && !strcmp(c.flags.template, "-"))
+    if (c.how.template && !strcmp(c.how.template, "-"))
         return args_usage("chat", "--chat-template -: standard input holds the messages; name a file");
     if (sample_flags_settings(&c.sampling, &c.settings, &e))
         return args_usage("chat", "%s", e.msg);
@@ -600,10 +540,7 @@ int cmd_chat(int argc, char **argv)
     if (engine_flags_open(&c.engine, NULL, &e) || prepare(&c, &e))
         goto done;
     engine_flags_options(&c.engine, &o);
-    o.n_ctx = c.flags.n_ctx;
-    o.heat = !c.flags.no_heat;
-    o.drafts = c.flags.draft < 0 ? DRAFTS_MOST : (uint32_t)c.flags.draft;
-    o.drafts_asked = c.flags.draft > 0;
+    answer_flags_options(&c.answers, &o);
     status = engine_run(&o, body, &c, &e);
 done:
     if (engine_flags_close(&c.engine, &e) && !status)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "coordinator/cli/answer_flags.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/common.h"
 #include "coordinator/cli/escape.h"
@@ -21,10 +22,7 @@
 
 struct run_flags {
     const char *prompt, *file;
-    int escape, no_echo, ignore_eos, no_heat, warm_first;
-    uint32_t n_ctx;
-    int64_t n_predict; /* -1: no limit */
-    int64_t draft;     /* -1: as many as pay */
+    int escape, no_echo, ignore_eos, warm_first;
 };
 
 #define AT(x) offsetof(struct run_flags, x)
@@ -47,32 +45,6 @@ static const struct flag run_table[] = {
      .kind = FLAG_ON,
      .at = AT(escape),
      .help = "in the text, \\n \\r \\t \\\" \\' \\\\ \\xHH stand for one byte"},
-    {.name = "predict|n-predict",
-     .letter = 'n',
-     .arg = "N",
-     .kind = FLAG_I64,
-     .at = AT(n_predict),
-     .min = -1,
-     .max = INT32_MAX,
-     .range = "0 to 2147483647, or -1: until the text or the context ends",
-     .shown = "-1: until the text or the context ends",
-     .help = "most tokens of the answer"},
-    {.name = "ctx-size",
-     .letter = 'c',
-     .arg = "N",
-     .kind = FLAG_U32,
-     .at = AT(n_ctx),
-     .max = 1 << 30,
-     .shown = "the model's maximum, or what fits",
-     .help = "tokens of the context: prompt and answer together; 0: the default"},
-    {.name = "draft",
-     .arg = "N",
-     .kind = FLAG_I64,
-     .at = AT(draft),
-     .min = 0,
-     .max = DRAFT_PLACES,
-     .shown = "as many as pay, at most 4",
-     .help = "tokens that the model's NextN block drafts for each step; 0: off. The text is the same"},
     {.name = "ignore-eos",
      .kind = FLAG_ON,
      .at = AT(ignore_eos),
@@ -81,11 +53,6 @@ static const struct flag run_table[] = {
      .kind = FLAG_ON,
      .at = AT(no_echo),
      .help = "write the answer alone, without the prompt before it"},
-    {.name = "no-heat",
-     .kind = FLAG_ON,
-     .at = AT(no_heat),
-     .help = "where not all experts fit: don't begin with those that earlier runs of this model used "
-             "most, and don't remember this one's (in XDG_CACHE_HOME)"},
     {.name = "warm-first",
      .kind = FLAG_ON,
      .at = AT(warm_first),
@@ -97,6 +64,7 @@ static const struct flag run_table[] = {
 struct run {
     struct engine_flags engine;
     struct run_flags flags;
+    struct answer_flags answers;
     struct sample_flags sampling;
     struct sample_settings settings;
     struct sample_bias *never; /* with --ignore-eos */
@@ -160,11 +128,11 @@ static int prepare(struct run *r, struct err *e)
         return err_set(e, -EINVAL,
                        "the prompt is empty, and this model has no BOS token to begin with; "
                        "give some text with -p");
-    n_ctx = r->flags.n_ctx ? r->flags.n_ctx : r->m->n_ctx_train;
+    n_ctx = r->answers.n_ctx ? r->answers.n_ctx : r->m->n_ctx_train;
     if (r->n_prompt > n_ctx)
         return err_set(e, -E2BIG,
                        "the prompt has %zu tokens, but the context %u; %s", r->n_prompt, n_ctx,
-                       r->flags.n_ctx ? "a larger -c is needed" : "it is the model's largest: shorten it");
+                       r->answers.n_ctx ? "a larger -c is needed" : "it is the model's largest: shorten it");
     if (grammar_flags_given(&r->asked) &&
         (rc = grammar_flags_open(&r->asked, r->tok, r->m->n_vocab, &r->vocab, &r->grammar, e)))
         return rc;
@@ -223,7 +191,7 @@ static int choose(struct run *r, struct err *e)
 static int answer(struct run *r, struct err *e)
 {
     uint32_t n_ctx = engine_n_ctx(r->en);
-    int64_t left = r->flags.n_predict;
+    int64_t left = r->answers.n_predict;
 
     for (;; left -= left > 0) {
         int rc;
@@ -385,14 +353,9 @@ static int write_stats(struct run *r, size_t n_answer, const struct engine_stats
     return rc;
 }
 
-static struct decode_options draft_options(const struct run_flags *f)
-{
-    return (struct decode_options){.drafts = f->draft < 0 ? DRAFTS_MOST : (uint32_t)f->draft, .fixed = f->draft >= 0};
-}
-
 static int check_in_engine(struct run *r, struct err *e)
 {
-    struct decode_options how = draft_options(&r->flags);
+    struct decode_options how = {.drafts = answer_flags_drafts(&r->answers), .fixed = r->answers.draft >= 0, .grammar = r->grammar};
     size_t room = r->n_prompt, n_ctx = engine_n_ctx(r->en);
     uint32_t *ids;
 
@@ -409,7 +372,6 @@ static int check_in_engine(struct run *r, struct err *e)
     if (!ids)
         return err_set(e, -ENOMEM, "no memory for %zu tokens", room);
     r->ids.ids = ids;
-    how.grammar = r->grammar;
     return decode_open(&r->decode, r->en, &r->settings, how, ids, r->n_prompt, e);
 }
 
@@ -462,7 +424,7 @@ static int body(struct engine *en, void *arg, struct err *e)
 
 int cmd_run(int argc, char **argv)
 {
-    struct run r = {.flags = {.n_predict = -1, .draft = -1}};
+    struct run r = {.why = NULL};
     struct args a = {
         .verb = "run",
         .about = "go on from a text",
@@ -470,6 +432,7 @@ int cmd_run(int argc, char **argv)
         .notes = engine_flags_notes,
         .foreign = 1,
         .part = {{run_table, &r.flags},
+                 {answer_flag_table, &r.answers},
                  {sample_flag_table, &r.sampling},
                  {grammar_flag_table, &r.asked},
                  {engine_flag_table, &r.engine},
@@ -479,6 +442,7 @@ int cmd_run(int argc, char **argv)
     struct err e = {0};
     int status;
 
+    answer_flags_init(&r.answers);
     sample_flags_init(&r.sampling);
     engine_flags_init(&r.engine);
     if (args_parse(&a, argc, argv, &status))
@@ -494,11 +458,8 @@ int cmd_run(int argc, char **argv)
         (r.flags.ignore_eos && never_end(&r, &e)))
         goto done;
     engine_flags_options(&r.engine, &o);
-    o.n_ctx = r.flags.n_ctx;
-    o.heat = !r.flags.no_heat;
+    answer_flags_options(&r.answers, &o);
     o.warm_first = r.flags.warm_first;
-    o.drafts = draft_options(&r.flags).drafts;
-    o.drafts_asked = r.flags.draft > 0;
     status = engine_run(&o, body, &r, &e);
 done:
     if (engine_flags_close(&r.engine, &e) && !status)

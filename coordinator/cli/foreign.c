@@ -13,7 +13,7 @@
     "this sampler has no definition here (temperature, top-k, top-p, min-p, penalties have)"
 #define FROM_FILE "the file's own values are used; leave it out"
 #define NO_DRAFT "drafts are not part of this build; the text would be the same"
-#define NO_SERVER "there is no server in this build"
+#define NO_SERVER "conclave serve is the server"
 #define ONE_TEAM "threads are pinned by the program; -t says how many"
 
 #define ONLY_RUN "of the commands only run and serve take a grammar"
@@ -89,7 +89,7 @@ static const struct foreign table[] = {
     {"--no-context-shift", NULL, NULL, OK, "the end of the context ends the text anyway"},
     {"--context-shift", NULL, NULL, REFUSED, "the end of the context ends the text"},
     {"--swa-full", NULL, NULL, OK, "the whole context is kept anyway"},
-    {"-kvu|--kv-unified", NULL, NULL, OK, "there is one sequence"},
+    {"-kvu|--kv-unified", NULL, NULL, OK, "each sequence has a context of its own"},
     {"--prompt-cache", "*", NULL, REFUSED, "prompts are not kept in files"},
     /* threads, batches */
     {"-ub|--ubatch-size", "*", "batch", OK,
@@ -159,8 +159,43 @@ static const struct foreign table[] = {
     /* other programs of theirs */
     {"--host", "*", NULL, REFUSED, NO_SERVER},
     {"--port", "*", NULL, REFUSED, NO_SERVER},
-    {"-np|--parallel", "1", NULL, OK, "there is one sequence in this build"},
+    {"-np|--parallel", "1", NULL, OK, "there is one sequence here; conclave serve has several"},
     {"--api-key", "*", NULL, REFUSED, NO_SERVER},
+};
+
+#define ONE_MODEL "a server serves one model"
+#define ON_REQUEST "a request says so"
+
+static const struct foreign server[] = {
+    {"-np", "*", "parallel", OK, "answers beside each other"},
+    {"-to", "*", "timeout", OK, "seconds that a client may take nothing"},
+    {"-a", "*", "alias", OK, "the model's name for clients"},
+    {"--ssl-cert-file", "*", "tls-cert", OK, "the certificate"},
+    {"--ssl-key-file", "*", "tls-key", OK, "its key"},
+    {"-rea", "*", "reasoning", OK, "does the model think before it answers?"},
+    {"--jinja", NULL, NULL, OK, "messages are always rendered by the model's template"},
+    {"--no-jinja", NULL, NULL, REFUSED, "messages are always rendered by the model's template"},
+    {"--reasoning-format", "auto|deepseek", NULL, OK, "thoughts stand in reasoning_content; a request may say reasoning_format"},
+    {"--reasoning-budget", "-1", NULL, OK, "thoughts are not limited here; 0: --reasoning off"},
+    {"-cb|--cont-batching", NULL, NULL, OK, "answers are always made beside each other"},
+    {"-nocb|--no-cont-batching", NULL, NULL, REFUSED, "answers are always made beside each other; --parallel 1 makes one at a time"},
+    {"--cache-prompt", NULL, NULL, OK, "the front of a prompt that is known is not computed again anyway"},
+    {"--no-cache-prompt", NULL, NULL, REFUSED, ON_REQUEST ": cache_prompt"},
+    {"--cache-reuse", "0", NULL, OK, "a prompt's front is used again, pieces from its middle are not"},
+    {"--threads-http", "*", NULL, OK, "one thread serves all clients"},
+    {"--metrics", NULL, NULL, OK, "/metrics is there anyway; --no-metrics takes it away"},
+    {"--slots", NULL, NULL, OK, "/slots is there anyway; --no-slots takes it away"},
+    {"--props", NULL, NULL, REFUSED, "settings of a running server cannot be changed"},
+    {"--slot-save-path", "*", NULL, REFUSED, "slots are not kept in files"},
+    {"--sleep-idle-seconds", "-1", NULL, OK, "the model stays loaded"},
+    {"--embedding|--embeddings", NULL, NULL, REFUSED, "embeddings are not supported"},
+    {"--rerank|--reranking", NULL, NULL, REFUSED, "ranking is not supported"},
+    {"--path", "*", NULL, REFUSED, "no files are served"},
+    {"--api-prefix", "*", NULL, REFUSED, "paths stand at the root; a proxy can put them elsewhere"},
+    {"--models-dir", "*", NULL, REFUSED, ONE_MODEL},
+    {"--models-preset", "*", NULL, REFUSED, ONE_MODEL},
+    {"--models-max", "*", NULL, REFUSED, ONE_MODEL},
+    {"--mmproj", "*", NULL, REFUSED, "this build reads text"},
 };
 
 int word_in(const char *list, const char *s, size_t n)
@@ -179,8 +214,11 @@ int word_in(const char *list, const char *s, size_t n)
     }
 }
 
-const struct foreign *foreign_find(const char *word, size_t n)
+const struct foreign *foreign_find(const char *word, size_t n, int serve)
 {
+    for (size_t i = 0; serve && i < sizeof server / sizeof *server; i++)
+        if (word_in(server[i].names, word, n))
+            return &server[i];
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (word_in(table[i].names, word, n))
             return &table[i];

@@ -17,7 +17,7 @@ must be given the same value */
     const char *why; /* the rest of the line */
 };
 
-/* The entry of a word (n bytes, without "=value"), or NULL. */
-const struct foreign *foreign_find(const char *word, size_t n);
+/* The entry of a word (n bytes, without "=value"), or NULL. serve: what llama-server means by it comes first. */
+const struct foreign *foreign_find(const char *word, size_t n, int serve);
 /* 1: s (n bytes) is one of "a|b|c". An underscore in s counts as a dash. */
 int word_in(const char *list, const char *s, size_t n);

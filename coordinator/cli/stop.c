@@ -3,13 +3,14 @@
 
 #include <signal.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <unistd.h>
 
 #include "coordinator/supervise/leave.h"
 
 #define STOP_SECONDS 5 /* for the token in work; a worker that is stopped would hold it up for ever */
 
-static volatile sig_atomic_t may_ask, asked;
+static volatile sig_atomic_t may_ask, asked, tell_fd = -1, leave_after = STOP_SECONDS;
 
 static void leave(int status)
 {
@@ -24,7 +25,9 @@ static void on_signal(int sig)
     if (!may_ask || asked)
         leave(128 + sig);
     asked = 128 + sig;
-    alarm(STOP_SECONDS);
+    alarm((unsigned)leave_after);
+    if (tell_fd >= 0)
+        (void)!write(tell_fd, &(uint64_t){1}, sizeof(uint64_t));
 }
 
 static void on_alarm(int sig)
@@ -53,6 +56,13 @@ void stop_install(void)
 void stop_may_ask(int on)
 {
     may_ask = on;
+}
+
+void stop_tell(int fd, unsigned seconds)
+{
+    tell_fd = fd;
+    leave_after = (sig_atomic_t)seconds;
+    may_ask = 1;
 }
 
 int stop_asked(void)

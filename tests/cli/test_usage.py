@@ -77,7 +77,7 @@ for words, wanted in (
         (("--samplers", "top_k"), ("order of the samplers",)), (("--mirostat", "2"), ("--mirostat 2",)),
         (("-jf", "x"), ("--json-schema-file",)), (("-j", "{}", "--grammar", "x"), ("exclude each other",)),
         (("--lora", "x"), ("adapters",)), (("-md", "x"), ("drafts",)),
-        (("--port", "80"), ("no server",)), (("-ctk", "q4_0"), ("-ctk q4_0", "f32|f16|bf16")),
+        (("--port", "80"), ("conclave serve",)), (("-ctk", "q4_0"), ("-ctk q4_0", "f32|f16|bf16")),
         (("--rope-freq-base", "1"), ("file's own values",)), (("--load-mode", "x"), ("--load-mode x",)),
         (("-lm", "what"), ("never mapped",)), (("--no-mmap=1",), ("takes no value",))):
     refused(check, conclave(*M, *words), 2, *wanted)

@@ -25,7 +25,7 @@ struct str need_str(struct run *r, struct value v, const char *what)
 
 /* ---- arguments ---- */
 
-void bind(struct run *r, const struct builtin *b, struct args *a)
+void bind_args(struct run *r, const struct builtin *b, struct args *a)
 {
     const char *p = b->params;
     size_t i = 0, named = 0;
@@ -63,7 +63,7 @@ struct value call_builtin(struct run *r, const struct builtin *b, struct value s
 {
     if (!b->fn)
         fail(&r->c, JINJA_SYNTAX, "'%s' is not supported", b->name);
-    bind(r, b, a);
+    bind_args(r, b, a);
     return b->fn(r, self, a);
 }
 

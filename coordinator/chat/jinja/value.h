@@ -205,7 +205,7 @@ struct str format_braces(struct run *r, struct str f, struct args *a);
 struct str format_time(struct run *r, struct str f);
 
 /* call.c */
-void bind(struct run *r, const struct builtin *b, struct args *a);
+void bind_args(struct run *r, const struct builtin *b, struct args *a);
 struct value call_builtin(struct run *r, const struct builtin *b, struct value self, struct args *a);
 const struct builtin *find_filter(const char *name);
 const struct builtin *find_test(const char *name);

@@ -181,9 +181,15 @@ void exchange_on_drained(struct exchange *x, void (*drained)(void *arg), void *a
     x->drained_arg = arg;
 }
 
+void exchange_send_more(struct exchange *x, const void *data, size_t n)
+{
+    evbuffer_add(x->body, data, n); /* no memory: the connection will not have any, either */
+}
+
 void exchange_send(struct exchange *x, const void *data, size_t n)
 {
-    if (!n || evbuffer_add(x->body, data, n))
+    exchange_send_more(x, data, n);
+    if (!evbuffer_get_length(x->body)) /* an empty chunk would be the end */
         return;
     evhttp_send_reply_chunk_with_cb(x->r, x->body, on_written, x);
     evbuffer_drain(x->body, evbuffer_get_length(x->body)); /* HEAD takes nothing */

@@ -55,11 +55,19 @@ int http_file(struct http *h, const char *path, const char *type, const void *by
     return 0;
 }
 
+/* "/slots/" followed by a star stands for all paths below it. */
+static int is_route(const char *route, const char *path)
+{
+    size_t n = strlen(route);
+
+    return n && route[n - 1] == '*' ? !strncmp(route, path, n - 1) : !strcmp(route, path);
+}
+
 const struct route *http_find(const struct http *h, const char *path, enum http_method m, int *status)
 {
     *status = 404;
     for (size_t i = 0; i < h->n_routes; i++)
-        if (!strcmp(h->route[i].path, path)) {
+        if (is_route(h->route[i].path, path)) {
             if (h->route[i].method == m)
                 return &h->route[i];
             *status = 405;
@@ -181,6 +189,11 @@ uint16_t http_port(const struct http *h)
     if (getsockname(evhttp_bound_socket_get_fd(h->bound), (struct sockaddr *)&a, &n))
         return 0;
     return ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port : ((struct sockaddr_in *)&a)->sin_port);
+}
+
+int http_is_local(const struct http *h)
+{
+    return h->loopback;
 }
 
 static void defaults(struct http_options *o)

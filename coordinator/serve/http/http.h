@@ -44,10 +44,11 @@ enum {
 /* Binds, so that errors of host, port and certificates are known; nothing is accepted yet. Hands over *out. */
 int http_open(const struct http_options *o, struct http **out, struct err *e);
 uint16_t http_port(const struct http *h);
+int http_is_local(const struct http *h); /* only this machine reaches it */
 int http_start(struct http *h, struct err *e);
 
 enum http_method { HTTP_GET = 1, HTTP_POST = 2 };
-/* fn answers the exchange, now or later. HEAD goes to GET's handler. open: no key is asked for. path and arg
+/* fn answers the exchange, now or later. HEAD goes to GET's handler. A path that ends with * stands for all that begin so. open: no key is asked for. path and arg
  * are borrowed until http_close. At most HTTP_ROUTES. */
 typedef void http_handler(struct exchange *x, void *arg);
 int http_route(struct http *h, enum http_method method, const char *path, int open, http_handler *fn, void *arg,
@@ -96,6 +97,8 @@ void exchange_reply(struct exchange *x, int status, const char *type, const void
  * called. */
 void exchange_stream(struct exchange *x, const char *type);
 void exchange_send(struct exchange *x, const void *data, size_t n);
+/* Goes out with the next exchange_send. */
+void exchange_send_more(struct exchange *x, const void *data, size_t n);
 int exchange_full(const struct exchange *x);
 void exchange_on_drained(struct exchange *x, void (*drained)(void *arg), void *arg);
 void exchange_end(struct exchange *x);
