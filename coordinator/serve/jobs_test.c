@@ -15,6 +15,8 @@
 
 #include "coordinator/draft/decode.h"
 #include "coordinator/engine.h"
+#include "coordinator/model/tokenizer.h"
+#include "coordinator/sample/grammar.h"
 #include "kernels/logprob/logprob.h"
 #include "tests/programs.h"
 #include "tests/test.h"
@@ -40,10 +42,12 @@ struct wish {
     struct sample_bias bias;
     uint32_t stop[2];
     int n_probs, ignore_eos, cache;
+    const struct grammar *grammar; /* to be cloned */
     uint32_t answer[MOST];
     float logprob[MOST];
     size_t n;
     enum job_reason why;
+    int grammar_ended; /* with no stop id */
 };
 
 /* Texts of a few families, which begin alike. */
@@ -96,6 +100,8 @@ static void alone(struct engine *en, struct wish *w)
     struct decode d;
     struct err e = {0};
 
+    if (w->grammar)
+        CHECK(!grammar_clone(w->grammar, &o.grammar, &e), "%s", e.msg);
     if (!s.n_bias)
         bias[0] = (struct sample_bias){0, 0};
     s.bias = bias;
@@ -104,14 +110,16 @@ static void alone(struct engine *en, struct wish *w)
     CHECK(!decode_open(&d, en, &s, o, ids, w->n_ids, &e), "%s", e.msg);
     decode_prompt(&d, NULL, &e);
     w->why = JOB_LENGTH;
-    for (; w->n < w->most && w->why == JOB_LENGTH; w->n += w->why == JOB_LENGTH) {
+    for (; w->n < w->most && w->why == JOB_LENGTH; w->n += w->why == JOB_LENGTH || w->grammar_ended) {
         uint32_t id;
         CHECK(!decode_next(&d, &id, &e), "%s", e.msg);
         w->answer[w->n] = id;
-        if (!w->ignore_eos && (id == w->stop[0] || id == w->stop[1]))
+        w->grammar_ended = d.ended;
+        if (d.ended || (!w->ignore_eos && (id == w->stop[0] || id == w->stop[1])))
             w->why = JOB_STOP;
     }
     decode_close(&d);
+    grammar_close(o.grammar);
 }
 
 /* ---- clients ---- */
@@ -151,6 +159,8 @@ static struct job *submit(struct test *t, const struct wish *w)
     struct err e = {0};
     struct job *q = NULL;
 
+    if (w->grammar)
+        CHECK(!grammar_clone(w->grammar, &r.grammar, &e), "%s", e.msg);
     CHECK(!jobs_submit(t->j, &r, &q, &e), "%s: %s", t->what, e.msg);
     return q;
 }
@@ -202,7 +212,7 @@ static int look(struct test *t, struct client *c, uint32_t i)
         CHECK(s.reason == w->why && c->n == w->n && s.n_tokens == w->n, "%s: job %u ended by %d after %zu tokens, alone by %d "
               "after %zu (%s)", t->what, i, s.reason, c->n, w->why, w->n, s.err.msg);
         CHECK(s.processed == w->n_ids && s.timings.prompt_n + s.timings.cache_n == w->n_ids && s.cached < w->n_ids);
-        CHECK(s.timings.predicted_n == w->n + (w->why == JOB_STOP));
+        CHECK(s.timings.predicted_n == w->n + (w->why == JOB_STOP && !w->grammar_ended));
         CHECK(w->cache || !s.cached);
     }
     job_free(c->q);
@@ -469,7 +479,10 @@ static void run(struct test *t, struct engine_options o, int want_alone)
     t->cached = 0;
     CHECK(!jobs_open(&jo, &t->j, &e), "%s", e.msg);
     pthread_create(&client, NULL, t->clients, t);
-    CHECK(!engine_run(&o, body, &r, &e), "%s: %s", t->what, e.msg);
+    if (engine_run(&o, body, &r, &e)) { /* the clients would wait for ever */
+        printf("FAILED: %s: %s\n", t->what, e.msg);
+        exit(1);
+    }
     pthread_join(client, NULL);
     jobs_close(t->j);
     close(t->news);
@@ -489,11 +502,47 @@ static struct cards_wanted cards(int argc, char **argv)
     return w;
 }
 
+/* Grammars for some of the story's jobs: one that may end, by a token that ends answers; two that let nothing come
+ * after them, with such a token and without. */
+static struct {
+    struct grammar_vocab *v;
+    struct grammar *g[3];
+} grammars;
+static void with_grammars(struct wish *w)
+{
+    static const char *const text[3] = {"root ::= [a-z ]+ [.]?", "root ::= [a-z ]{3,9} [.!]", "root ::= \"x\" [0-9]{2}"};
+    struct model *m;
+    struct tokenizer *t;
+    uint32_t end = 0;
+    struct err e = {0};
+
+    CHECK(!model_open(STORY, 0, &m, &e) && !tokenizer_open(m->g, NULL, &t, &e) &&
+          !grammar_vocab_new(t, m->n_vocab, &grammars.v, &e), "%s", e.msg);
+    while (end < m->n_vocab && !token_is_eog(t, end))
+        end++;
+    CHECK(end < m->n_vocab);
+    for (int i = 0; i < 3; i++) {
+        struct grammar_source s = {.gbnf = text[i], .n = strlen(text[i])};
+        CHECK(!grammar_open(grammars.v, &s, &grammars.g[i], &e), "%s", e.msg);
+    }
+    for (uint32_t i = 0; i < N_JOBS; i += 4) {
+        uint32_t which = i / 4 % 3;
+        w[i].grammar = grammars.g[which];
+        w[i].settings.n_bias = 0;
+        w[i].most = MOST;
+        w[i].stop[0] = w[i].stop[1] = end;
+        w[i].ignore_eos = which == 2;
+    }
+    tokenizer_close(t);
+    model_close(m);
+}
+
 int main(int argc, char **argv)
 {
     static struct wish story[N_JOBS], glm5next[N_JOBS], qwen4exp[N_JOBS];
     const struct engine_options o = {.model_path = STORY, .kv = KV_F16, .threads = 2, .nodes = 1, .want = {.kind = CARDS_NONE}};
     struct engine_options x;
+    int ends[3] = {0};
 
     CHECK(!programs_find());
     for (uint32_t i = 0; i < N_JOBS; i++) {
@@ -501,7 +550,11 @@ int main(int argc, char **argv)
         make(&glm5next[i], i);
         make(&qwen4exp[i], i);
     }
+    with_grammars(story);
     run(&(struct test){.what = "several", .talk = 1, .wish = story, .clients = clients}, o, 1);
+    for (uint32_t i = 0; i < N_JOBS; i += 4) /* each grammar ended as it should */
+        ends[i / 4 % 3] += (story[i].why == JOB_STOP) * (story[i].grammar_ended ? 100 : 1);
+    CHECK(ends[0] > 0 && ends[0] < 100 && ends[1] >= 100 && ends[2] >= 100, "%d %d %d", ends[0], ends[1], ends[2]);
     x = o;
     x.want = cards(argc, argv);
     run(&(struct test){.what = "trunk on a card", .talk = 1, .wish = story, .clients = clients}, x, 0);
@@ -519,5 +572,8 @@ int main(int argc, char **argv)
     run(&(struct test){.what = "recurrent, drafts", .talk = 1, .wish = glm5next, .cancels = 1, .clients = clients}, x, 1);
     x.model_path = QWEN4EXP, x.drafts = 0, x.table_ram = 1 << 15;
     run(&(struct test){.what = "a table by rows", .talk = 1, .wish = qwen4exp, .cancels = 1, .clients = clients}, x, 1);
+    for (int i = 0; i < 3; i++)
+        grammar_close(grammars.g[i]);
+    grammar_vocab_free(grammars.v);
     return test_end();
 }
