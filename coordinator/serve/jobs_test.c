@@ -510,7 +510,7 @@ static struct {
 } grammars;
 static void with_grammars(struct wish *w)
 {
-    static const char *const text[3] = {"root ::= [a-z ]+ [.]?", "root ::= [a-z ]{3,9} [.!]", "root ::= \"x\" [0-9]{2}"};
+    static const char *const text[3] = {"root ::= [a-zA-Z ,]+", "root ::= [a-z ]{3,9} [.!]", "root ::= \"x\" [0-9]{2}"};
     struct model *m;
     struct tokenizer *t;
     uint32_t end = 0;
@@ -554,7 +554,7 @@ int main(int argc, char **argv)
     run(&(struct test){.what = "several", .talk = 1, .wish = story, .clients = clients}, o, 1);
     for (uint32_t i = 0; i < N_JOBS; i += 4) /* each grammar ended as it should */
         ends[i / 4 % 3] += (story[i].why == JOB_STOP) * (story[i].grammar_ended ? 100 : 1);
-    CHECK(ends[0] > 0 && ends[0] < 100 && ends[1] >= 100 && ends[2] >= 100, "%d %d %d", ends[0], ends[1], ends[2]);
+    CHECK(ends[0] < 100 && ends[1] >= 100 && ends[2] >= 100, "%d %d %d", ends[0], ends[1], ends[2]);
     x = o;
     x.want = cards(argc, argv);
     run(&(struct test){.what = "trunk on a card", .talk = 1, .wish = story, .clients = clients}, x, 0);
