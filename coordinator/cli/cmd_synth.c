@@ -10,8 +10,9 @@
 
 int cmd_synth(int argc, char **argv);
 
-#define TYPES "q8_0|q4_k|q6_k|iq4_nl|f16|bf16|f32"
-static const uint32_t type_of[] = {W_Q8_0, W_Q4_K, W_Q6_K, W_IQ4_NL, W_F16, W_BF16, W_F32};
+#define TYPES "q8_0|q4_k|q6_k|iq4_nl|f16|bf16|f32|iq2_xxs|iq2_xs|iq3_xxs|iq3_s|iq4_xs"
+static const uint32_t type_of[] = {W_Q8_0, W_Q4_K, W_Q6_K, W_IQ4_NL, W_F16, W_BF16, W_F32,
+                                   W_IQ2_XXS, W_IQ2_XS, W_IQ3_XXS, W_IQ3_S, W_IQ4_XS};
 
 struct options {
     struct synth_shape s; /* 0 where the command line says nothing: the model's */
@@ -22,13 +23,15 @@ struct options {
 /* Shapes of real models, as far as qwen3moe's layers have them: of the two others, experts, heads
  * and vocabulary are the model's, attention is plain and there is no shared expert. glm5next is
  * GLM-5.3-Flash as it is, four KDA layers, one of latent attention and the NextN block; its widths
- * follow --embd and --head-dim in the model's proportions. */
-#define MODELS "qwen3-30b|qwen3.8-flash|glm-5.3-flash|glm5next"
+ * follow --embd and --head-dim in the model's proportions. qwen4exp is Qwen3.8-Flash-Next as it is but for its draft
+ * block, likewise. */
+#define MODELS "qwen3-30b|qwen3.8-flash|glm-5.3-flash|glm5next|qwen4exp"
 static const struct synth_shape models[] = {
     {48, 2048, 768, 128, 8, 32, 4, 128, 151936, 40960, .tokenizer = NULL},
     {48, 2560, 640, 512, 10, 24, 2, 256, 248320, 262144, .tokenizer = NULL},
     {42, 4096, 2048, 288, 8, 64, 4, 128, 154880, 262144, .tokenizer = NULL},
     {5, 4096, 2048, 288, 8, 64, 64, 128, 154880, 1048576, .glm5next = 1, .dense = 1, .tokenizer = NULL},
+    {4, 2560, 640, 512, 10, 24, 2, 256, 248320, 262144, .qwen4exp = 1, .table_rows = 320001536, .tokenizer = NULL},
 };
 
 #define NUMBER(flag, field, text, least, most)                                                     \
@@ -73,6 +76,8 @@ static const struct flag flags[] = {
      .min = SYNTH_VOCAB_MIN,
      .max = 1 << 24,
      .shown = ""},
+    NUMBER("table-rows", table_rows, "qwen4exp: rows of the n-gram table, in the type of the down matrices", 1024,
+           INT32_MAX),
     NUMBER("ctx", ctx, "trained context", 1, 1 << 30),
     {.name = "type",
      .arg = "TYPE",
@@ -120,6 +125,9 @@ static int check(const struct synth_shape *s)
     if (s->glm5next && (s->embd % 256 || s->head_dim % 32))
         return args_usage("synth", "--embd %u, --head-dim %u: glm5next's widths follow from them: multiples of 256 "
                           "and 32", s->embd, s->head_dim);
+    if (s->qwen4exp && (s->embd % 512 || s->head_dim % 16))
+        return args_usage("synth", "--embd %u, --head-dim %u: qwen4exp's widths follow from them: multiples of 512 "
+                          "and 16", s->embd, s->head_dim);
     if (s->glm5next && s->preset != SYNTH_FLAT)
         return args_usage("synth", "--preset %s: glm5next has flat alone", synth_preset_name(s->preset));
     return 0;
@@ -142,7 +150,9 @@ static void take_shape(struct synth_shape *s, const struct synth_shape *m)
     s->kv_heads = or (s->kv_heads, m->kv_heads);
     s->head_dim = or (s->head_dim, m->head_dim);
     s->ctx = or (s->ctx, m->ctx);
+    s->table_rows = or (s->table_rows, m->table_rows);
     s->glm5next = m->glm5next;
+    s->qwen4exp = m->qwen4exp;
     s->kv_heads = s->glm5next ? s->heads : s->kv_heads;
     s->dense = m->dense < s->layers ? m->dense : 0;
 }
@@ -156,7 +166,7 @@ static void take_types(struct options *o)
     if (o->down_type >= 0)
         o->s.down_type = type_of[o->down_type];
     else if (ff % type_info(o->s.type)->block_values && !(ff % 32))
-        o->s.down_type = o->s.type == W_Q4_K ? W_IQ4_NL : W_Q8_0; /* as real files have it */
+        o->s.down_type = o->s.type == W_Q6_K ? W_Q8_0 : W_IQ4_NL; /* as real files have it */
     else
         o->s.down_type = o->s.type;
 }

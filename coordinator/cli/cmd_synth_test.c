@@ -254,6 +254,7 @@ static void test_refusals(void)
 int main(void)
 {
     static const uint32_t types[] = {W_Q8_0, W_Q4_K, W_Q6_K, W_IQ4_NL, W_F16, W_BF16, W_F32};
+    static const uint32_t grids[] = {W_IQ2_XXS, W_IQ2_XS, W_IQ3_XXS, W_IQ3_S, W_IQ4_XS};
     const char *d = getenv("TMPDIR");
 
     mkdir("build", 0777);
@@ -263,6 +264,8 @@ int main(void)
         test_values(types[i]);
         test_same(types[i]);
     }
+    for (size_t i = 0; i < sizeof grids / sizeof *grids; i++)
+        test_values(grids[i]);
     test_routing();
     test_reads_back("q8_0");
     test_reads_back("q4_k");

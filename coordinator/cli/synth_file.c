@@ -54,14 +54,14 @@ void synth_put_u32(struct front *f, uint32_t v)
     put(f, &v, 4);
 }
 
-static void put_u64(struct front *f, uint64_t v)
+void synth_put_u64(struct front *f, uint64_t v)
 {
     put(f, &v, 8);
 }
 
 static void put_text(struct front *f, const char *s, size_t n)
 {
-    put_u64(f, n);
+    synth_put_u64(f, n);
     put(f, s, n);
 }
 
@@ -94,7 +94,7 @@ void synth_key_array(struct front *f, const char *name, enum gguf_kind kind, uin
 {
     synth_key(f, name, GGUF_ARRAY);
     synth_put_u32(f, kind);
-    put_u64(f, n);
+    synth_put_u64(f, n);
 }
 
 /* llama.cpp's number for "mostly this type"; it shows it and does nothing else with it. */
@@ -182,7 +182,7 @@ static int put_number(struct front *f, enum gguf_kind kind, uint64_t u, int64_t 
 static int copy_array(struct front *f, const struct gguf_array *a)
 {
     synth_put_u32(f, a->kind);
-    put_u64(f, a->n);
+    synth_put_u64(f, a->n);
     for (size_t k = 0; k < a->n; k++) {
         struct gguf_str s;
         uint64_t u = 0;
@@ -394,10 +394,12 @@ static int make_front(struct front *f, const struct layout *l, const struct synt
 
     put(f, "GGUF", 4);
     synth_put_u32(f, 3);
-    put_u64(f, l->n);
-    put_u64(f, 0); /* number of keys, below */
+    synth_put_u64(f, l->n);
+    synth_put_u64(f, 0); /* number of keys, below */
     if (s->glm5next)
         synth_glm_keys(f, s);
+    else if (s->qwen4exp)
+        synth_qwen4_keys(f, s);
     else
         keys_of_shape(f, s);
     if (s->tokenizer)
@@ -410,7 +412,7 @@ static int make_front(struct front *f, const struct layout *l, const struct synt
         synth_put_u32(f, t->n_dims);
         put(f, t->dims, t->n_dims * sizeof *t->dims);
         synth_put_u32(f, t->type);
-        put_u64(f, t->offset);
+        synth_put_u64(f, t->offset);
     }
     while (f->n % ALIGNMENT && !f->failed)
         put(f, "", 1);
@@ -485,13 +487,15 @@ static int rows_begin(struct rows *w, const struct tensor *t, const struct synth
     }
     w->row_end[CONST] = t->rows_parted ? r->n_const : 0;
     w->row_end[SLOW] = t->rows_parted ? r->n_const + r->n_slow : 0;
+    for (int i = 0; i < OWN && t->each; i++)
+        w->row_end[i] = t->row_end[i];
     w->row_end[OWN] = t->dims[1];
     for (int i = 0; i < PARTS; i++)
         for (int c = 0; c < PARTS && !rc; c++)
             rc = c == CONST && t->embedded != 0
                      ? synth_fill_same(&w->fill[i][c], t->type, t->embedded, e)
                      : synth_fill_begin(
-                           &w->fill[i][c], t->type, t->sd * t->by_row[i] * t->by_col[c],
+                           &w->fill[i][c], t->type, t->sd * (t->each ? t->by[i][c] : t->by_row[i] * t->by_col[c]),
                            seed + (uint64_t)(PARTS * i + c + 1) * 0xD1B54A32D192ED03ull, e);
     return rc;
 }
@@ -697,7 +701,7 @@ int synth_write(const struct synth_shape *s, const char *path, uint64_t *bytes, 
     int rc = synth_routing(s->preset, s->embd, s->head_dim, ROPE_BASE, s->experts, s->used,
                            block < 32 ? 32 : block, &r, e);
 
-    rc = rc ? rc : s->glm5next ? synth_glm_lay_out(&l, s, e) : lay_out(&l, s, &r, e);
+    rc = rc ? rc : s->glm5next ? synth_glm_lay_out(&l, s, e) : s->qwen4exp ? synth_qwen4_lay_out(&l, s, &r, e) : lay_out(&l, s, &r, e);
 
     rc = rc ? rc : make_front(&f, &l, s, e);
     rc = rc ? rc : write_file(path, &f, &l, &r, s->seed, e);

@@ -1,4 +1,4 @@
-/* Writes a qwen3moe model of any size with random weights. The layers' shapes are a real model's,
+/* Writes a model of any size with random weights, qwen3moe unless the shape says another architecture. The layers' shapes are a real model's,
  * and its choice of experts has a preset's skew and locality, so that calls, reads and caches are
  * a real model's too; what it says means nothing. */
 #pragma once
@@ -12,6 +12,8 @@ struct synth_shape {
     uint32_t type, down_type, trunk_type; /* kernels/type/type.h: gate and up; down; the trunk's */
     int glm5next;  /* 1: that architecture, with a NextN block behind the layers; 0: qwen3moe */
     uint32_t dense; /* glm5next: leading layers without experts */
+    int qwen4exp;   /* 1: that architecture */
+    uint32_t table_rows; /* qwen4exp: of its n-gram table, in down_type */
     enum synth_preset preset;
     uint64_t seed;
     const char

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/matmul/matmul.h"
 #include "kernels/num.h"
 #include "kernels/type/type.h"
 
@@ -89,12 +90,37 @@ static double numbers_rms(uint32_t type)
     }
 }
 
+/* The types whose blocks are looked up in grids, and IQ4_XS: an f16 first, and any bytes behind it are numbers and
+ * scales, either sign as likely. */
+static int any_bytes(uint32_t type)
+{
+    return type == W_IQ2_XXS || type == W_IQ2_XS || type == W_IQ3_XXS || type == W_IQ3_S || type == W_IQ4_XS;
+}
+
+/* Of a few such blocks, as they decode with 1 for that f16. */
+static double decoded_rms(uint32_t type, size_t block_bytes)
+{
+    uint64_t s[4] = {1, 2, 3, 4};
+    uint8_t block[256];
+    float x[256];
+    double sum = 0;
+
+    for (int k = 0; k < 64; k++) {
+        random_bytes(s, block, block_bytes);
+        memcpy(block, &(uint16_t){0x3C00}, 2);
+        dequant_row(type, block, 256, x);
+        for (int i = 0; i < 256; i++)
+            sum += (double)x[i] * x[i];
+    }
+    return sqrt(sum / (64 * 256));
+}
+
 static int begin(struct synth_fill *f, uint32_t type, struct err *e)
 {
     const struct type_info *t = type_info(type);
 
     if (type != W_F32 && type != W_F16 && type != W_BF16 && type != W_Q8_0 && type != W_Q4_K &&
-        type != W_Q6_K && type != W_IQ4_NL)
+        type != W_Q6_K && type != W_IQ4_NL && !any_bytes(type))
         return err_set(e, -EINVAL, "no random weights of type %s", t ? t->name : "unknown");
     memset(f, 0, sizeof *f);
     f->type = type;
@@ -126,6 +152,8 @@ int synth_fill_same(struct synth_fill *f, uint32_t type, double value, struct er
         half = f32_to_f16(v / 113);
         memcpy(f->block, &half, 2);
         memset(f->block + 2, 0xFF, 16);
+    } else if (any_bytes(type)) {
+        return value == 0 ? 0 : err_set(e, -EINVAL, "no blocks of one value of type %s", type_info(type)->name);
     } else if (type == W_Q4_K) {
         half = f32_to_f16(v / 15);
         memcpy(f->block, &half, 2);
@@ -142,7 +170,7 @@ int synth_fill_same(struct synth_fill *f, uint32_t type, double value, struct er
 
 int synth_fill_begin(struct synth_fill *f, uint32_t type, double sd, uint64_t seed, struct err *e)
 {
-    double spread_rms = sqrt(1 + 0.25 * 0.25 / 3); /* of the factors 0.75..1.25 below */
+    double spread_rms = sqrt(1 + 0.25 * 0.25 / 3), rms; /* of the factors 0.75..1.25 below; of a block's numbers */
     int rc = begin(f, type, e);
 
     if (rc)
@@ -150,12 +178,13 @@ int synth_fill_begin(struct synth_fill *f, uint32_t type, double sd, uint64_t se
     if (!(sd > 0))
         return synth_fill_same(f, type, 0, e);
     f->sd = (float)sd;
+    rms = any_bytes(type) ? decoded_rms(type, f->block_bytes) : numbers_rms(type);
     for (int i = 0; i < 4; i++)
         f->state[i] = spread(&seed);
     for (size_t i = 0; i < sizeof f->half / sizeof *f->half; i++) {
         double u = uniform(f->state);
         float value = (float)(sd * sqrt(3) * (2 * u - 1));
-        float scale = (float)(sd / numbers_rms(type) / spread_rms * (0.75 + 0.5 * u));
+        float scale = (float)(sd / rms / spread_rms * (0.75 + 0.5 * u));
         f->half[i] = type == W_F16    ? f32_to_f16(value)
                      : type == W_BF16 ? f32_to_bf16(value)
                                       : f32_to_f16(scale);
@@ -211,6 +240,12 @@ static void block_iq4_nl(struct synth_fill *f, uint8_t *b)
     b[1] ^= (uint8_t)(r >> 63 << 7);
 }
 
+static void block_of_any_bytes(struct synth_fill *f, uint8_t *b)
+{
+    random_bytes(f->state, b + 2, f->block_bytes - 2);
+    put_half(f, b, next(f->state) >> 20);
+}
+
 static void floats(struct synth_fill *f, uint8_t *out, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i += 4) {
@@ -244,6 +279,8 @@ void synth_fill_blocks(struct synth_fill *f, void *out, size_t bytes)
                 block_q4_k(f, p + i);
             else if (f->type == W_IQ4_NL)
                 block_iq4_nl(f, p + i);
+            else if (any_bytes(f->type))
+                block_of_any_bytes(f, p + i);
             else
                 block_q6_k(f, p + i);
         }

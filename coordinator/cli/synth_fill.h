@@ -19,10 +19,10 @@ struct synth_fill {
     uint8_t block[256];
 };
 
-/* f32, f16, bf16, q8_0, q4_k, q6_k, iq4_nl; another type: -EINVAL. The same seed gives the same
+/* f32, f16, bf16, q8_0, q4_k, q6_k, iq4_nl, iq2_xxs, iq2_xs, iq3_xxs, iq3_s, iq4_xs; another type: -EINVAL. The same seed gives the same
  * bytes. sd 0: zeros. */
 int synth_fill_begin(struct synth_fill *f, uint32_t type, double sd, uint64_t seed, struct err *e);
-/* The same types; all values are `value`, to the precision of the block's scale. */
+/* The same types; all values are `value` (of the last five: 0), to the precision of the block's scale. */
 int synth_fill_same(struct synth_fill *f, uint32_t type, double value, struct err *e);
 /* The next bytes, whole blocks. */
 void synth_fill_blocks(struct synth_fill *f, void *out, size_t bytes);

@@ -30,6 +30,9 @@ struct tensor {
     double sd;
     int cols_parted, rows_parted; /* its columns, its rows are the residual's */
     double by_col[PARTS], by_row[PARTS];
+    int each;                                /* 1: by row and column, `by` in place of these two; */
+    double by[PARTS][PARTS];
+    uint64_t row_end[OWN];                   /* ... and rows of its own parts, where these end */
     double embedded; /* not 0: all values of the const columns */
     double value;    /* VALUE */
     uint64_t seed;   /* not 0: in place of its own */
@@ -55,6 +58,7 @@ void synth_key_text(struct front *f, const char *name, const char *v);
 void synth_key_array(struct front *f, const char *name, enum gguf_kind kind, uint64_t n);
 uint32_t synth_file_type(uint32_t type); /* llama.cpp's number */
 void synth_put_u32(struct front *f, uint32_t v);
+void synth_put_u64(struct front *f, uint64_t v);
 /* Appends t, (experts, rows, cols) of that type; its name is printed. */
 int synth_add(struct layout *l, struct tensor t, uint32_t type, uint64_t cols, uint64_t rows, uint64_t experts,
               struct err *e, const char *fmt, ...) __attribute__((format(printf, 8, 9)));
@@ -63,3 +67,8 @@ int synth_add(struct layout *l, struct tensor t, uint32_t type, uint64_t cols, u
 enum { SYNTH_GLM_TENSORS = 40 }; /* of a layer, at most */
 void synth_glm_keys(struct front *f, const struct synth_shape *s);
 int synth_glm_lay_out(struct layout *l, const struct synth_shape *s, struct err *e);
+
+/* qwen4exp (synth_qwen4.c) */
+enum { SYNTH_QWEN4_TENSORS = 40 }; /* of a layer, at most */
+void synth_qwen4_keys(struct front *f, const struct synth_shape *s);
+int synth_qwen4_lay_out(struct layout *l, const struct synth_shape *s, const struct synth_routing *r, struct err *e);

@@ -107,6 +107,13 @@ static int open_copy(const struct model *m, const struct program *prog, struct e
     return exec_open(&c, x, e);
 }
 
+/* Looked-up rows: zeros, at hand. */
+static void no_rows(void *arg, const struct step *s, struct step_rows *out)
+{
+    (void)s;
+    *out = (struct step_rows){.bytes = arg};
+}
+
 int measure_trunk(const struct model *m, const struct program *prog, const struct machine *machine,
                   uint32_t threads, enum kv_type kv, uint64_t memory, uint32_t ms, struct trunk_time *out,
                   struct err *e)
@@ -114,13 +121,14 @@ int measure_trunk(const struct model *m, const struct program *prog, const struc
     const uint8_t **weight = calloc(COPIES_MOST * (size_t)(prog->n_weights + 1), sizeof *weight);
     uint64_t *at = calloc(prog->n_weights + 1, sizeof *at), one = 0, copies = 1;
     struct program p = {0};
-    struct exec_config c = {.prog = &p, .max_tokens = 1, .max_out = 1, .n_ctx = POSITIONS, .n_seqs = 1, .kv = kv};
+    struct exec_config c = {.prog = &p, .max_tokens = 1, .max_out = 1, .n_ctx = POSITIONS, .n_seqs = 1, .kv = kv,
+                            .rows = no_rows, .rows_arg = calloc(1, prog->token_bytes + 1)};
     struct job j = {.ms = ms};
     uint8_t *seg = NULL;
     int cpus[MACHINE_MAX_CPUS], rc = -1;
 
     *out = (struct trunk_time){0};
-    if (!weight || !at || without_experts(prog, &p)) {
+    if (!weight || !at || !c.rows_arg || without_experts(prog, &p)) {
         rc = err_set(e, -ENOMEM, "no memory to measure the trunk");
         goto done;
     }
@@ -147,6 +155,7 @@ done:
         exec_close(j.x[i]);
     measure_segment_free(seg, copies * one);
     free(p.op);
+    free(c.rows_arg);
     free(weight);
     free(at);
     return rc;
