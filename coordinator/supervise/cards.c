@@ -331,12 +331,13 @@ static int may_leave(void *arg, uint32_t layer, uint32_t expert)
 /* ---- who goes ---- */
 
 /* A free slot of the class, on the card that should have an expert with that part of the uses; if that card is
- * busy with others now, none: where it lies lasts longer than an upload. */
-static uint32_t free_slot(const struct cards *c, uint32_t size, double part)
+ * busy with others now, none and *later: where it lies lasts longer than an upload. */
+static uint32_t free_slot(const struct cards *c, uint32_t size, double part, int *later)
 {
     uint32_t first[MAX_CARDS], up = 0, can = 0;
     int card;
 
+    *later = 0;
     for (uint32_t k = 0; k < c->c.plan->n_cards; k++)
         up |= (uint32_t)c->up[k] << k;
     if (spread_card(&c->spread, part, up) < 0) /* before all slots are looked through */
@@ -349,7 +350,8 @@ static uint32_t free_slot(const struct cards *c, uint32_t size, double part)
         }
     }
     card = spread_card(&c->spread, part, can);
-    return card < 0 || c->n_open[card] >= OPEN_MAX || !can_order(c, (uint32_t)card) ? PLACE_NONE : first[card];
+    *later = card >= 0 && (c->n_open[card] >= OPEN_MAX || !can_order(c, (uint32_t)card));
+    return card < 0 || *later ? PLACE_NONE : first[card];
 }
 
 /* May the expert come in the other one's place: does the card keep its part? */
@@ -361,31 +363,37 @@ static int may_replace(const struct cards *c, const struct policy_answer *a, dou
     return part <= less || c->spread.load[card] + part - less <= c->spread.target[card] * (1 + SPREAD_SLACK);
 }
 
-/* An expert that lies in RAM and on no card. Returns whether its upload began. */
-static int consider(struct cards *c, uint32_t layer, uint32_t expert, uint32_t slab)
+enum considered {
+    STAYS,
+    COMES, /* its upload began */
+    LATER, /* a slot is free for it, but that card is busy */
+};
+/* An expert that lies in RAM and on no card. */
+static enum considered consider(struct cards *c, uint32_t layer, uint32_t expert, uint32_t slab)
 {
     uint64_t used = policy_last_use(c->policy, layer, expert);
     uint64_t *asked = &c->asked[(size_t)layer * c->c.geo->n_experts + expert];
     struct policy_answer a;
     double part;
     uint32_t i;
+    int later;
 
     if (!c->n_free && used == *asked)
-        return 0;
+        return STAYS;
     *asked = used;
     a = policy_admit(c->policy, layer, expert, 0, may_leave, c);
     part = part_of(c, layer, expert);
     if (a.verdict == POLICY_REPLACE && !may_replace(c, &a, part))
-        return 0;
+        return STAYS;
     if (a.verdict == POLICY_REPLACE)
         begin_to_leave(c, *slot_of(c, a.layer, a.expert), layer, expert);
     else if (a.verdict != POLICY_FREE)
-        return 0;
-    i = free_slot(c, a.place, part);
+        return STAYS;
+    i = free_slot(c, a.place, part, &later);
     if (i == PLACE_NONE)
-        return 0;
+        return later && a.verdict == POLICY_FREE ? LATER : STAYS;
     upload(c, i, layer, expert, slab);
-    return 1;
+    return COMES;
 }
 
 static int can_upload(const struct cards *c)
@@ -405,19 +413,22 @@ static int any_left(const struct cards *c)
     return 0;
 }
 
-/* At a warm start and after a death: the hottest, in their order. */
-static int refill(struct cards *c)
+/* At a warm start and after a death: the hottest, in their order. One that would have to wait for a card's
+ * uploads is waited for: the next ones are less hot. */
+static enum considered refill(struct cards *c)
 {
-    int moved = 0;
+    enum considered last = STAYS, now;
 
     for (; c->hot_at < c->n_hot && can_upload(c); c->hot_at++) {
         uint32_t layer = c->hot[c->hot_at] / c->c.geo->n_experts, expert = c->hot[c->hot_at] % c->c.geo->n_experts;
         uint64_t epoch;
         uint32_t slab = c->c.in_ram(c->c.arg, layer, expert, &epoch);
-        if (slab != PLACE_NONE && *slot_of(c, layer, expert) == PLACE_NONE)
-            moved |= consider(c, layer, expert, slab);
+        now = slab != PLACE_NONE && *slot_of(c, layer, expert) == PLACE_NONE ? consider(c, layer, expert, slab) : STAYS;
+        if (now == LATER)
+            return last == COMES ? COMES : LATER;
+        last = now == COMES ? COMES : last;
     }
-    return moved;
+    return last;
 }
 
 /* The same expert number of every layer, then the next: so that a pool that holds few has some of all
@@ -425,8 +436,11 @@ static int refill(struct cards *c)
 static int scan(struct cards *c)
 {
     const struct geometry *g = c->c.geo;
-    int moved = refill(c);
+    enum considered now = refill(c);
+    int moved = now == COMES;
 
+    if (now == LATER) /* its card's next answer wakes us */
+        return 0;
     for (uint32_t n = 0; c->hot_at == c->n_hot && n < SCAN && c->fresh && can_upload(c); n++, c->fresh--) {
         uint32_t layer = (uint32_t)(c->at % g->n_layers), expert = (uint32_t)(c->at / g->n_layers), slab;
         uint64_t epoch;
@@ -434,8 +448,8 @@ static int scan(struct cards *c)
         if (expert >= table_layer(c->c.tables, layer)->n_experts || *slot_of(c, layer, expert) != PLACE_NONE)
             continue;
         slab = c->c.in_ram(c->c.arg, layer, expert, &epoch);
-        if (slab != PLACE_NONE)
-            moved |= consider(c, layer, expert, slab);
+        now = slab != PLACE_NONE ? consider(c, layer, expert, slab) : STAYS;
+        moved |= now == COMES;
     }
     return moved || (c->fresh && can_upload(c));
 }

@@ -139,6 +139,24 @@ if s:
     check(.2 < held[0] < .3 and .45 < held[1] < .55, "%s: cards hold the parts %s of all experts, wanted 0.25 and 0.5" % (name, held))
 del os.environ["CONCLAVE_CARD_RATES"]
 
+# several cards begin with the hottest as one does: none is passed over because its card is busy with another
+with tempfile.TemporaryDirectory() as d:
+    skewed, hits = os.path.join(d, "skewed.gguf"), {}
+    p = conclave("synth", "-o", skewed, "--model", "glm-5.3-flash", "--preset", "skewed", "--layers", 2, "--embd", 256, "--ff", 256)
+    if check(p.returncode == 0, "synth: %s" % p.stderr[-300:]):
+        pool = 0
+        for cards in (0, 1, 4):  # 0: leaves the heat file
+            out = os.path.join(d, "stats")
+            p = conclave("run", "-m", skewed, "-p", "Once upon a time", "-n", 96, "--ignore-eos", "--temp", 1, "--seed", 1, "--warm-first",
+                         "--cards", "emu:%d:%d" % (max(cards, 1), pool // max(cards, 1)) if pool else "emu:1:8M", "--stats", out)
+            if not check(p.returncode == 0, "skewed, %d cards: %s" % (cards, p.stderr[-300:])):
+                break
+            with open(out) as f:
+                s = json.load(f)
+            pool = s["slab_bytes_all"] // 5
+            hits[cards] = (s["own_items"] + s["card_items"]) / (s["own_items"] + s["items"])
+        check(len(hits) == 3 and hits[1] > .4 and hits[4] > .85 * hits[1], "hits by cards: %s" % hits)
+
 for value in ("emu", "emu:", "emu:0", "emu:17", "emu:1:", "emu:1:x", "emu:1:0", "emu:-1"):
     p = conclave("eval", "-m", model, "--tokens", "1", "--cards", value)
     check(p.returncode == 2 and b"--cards" in p.stderr, "--cards %s: %d %s" % (value, p.returncode, p.stderr))
