@@ -746,15 +746,18 @@ static int start_watch(struct engine *en, struct err *e)
     return watch_start(en->worker, en->n_workers, &k, en->o->verbose, &en->watch, e);
 }
 
-/* Of these CPUs those that are not for lookers; returns how many. A node that would have none keeps its own. */
-static uint32_t beside_lookers(const struct engine *en, int *cpu, uint32_t n)
+/* CPUs for the threads of node k's worker: none that is kept for those that look, whatever -t says. A node that has
+ * no other keeps it. */
+static uint32_t node_cpus(const struct engine *en, uint32_t k, int *cpu, uint32_t most)
 {
-    uint32_t left = 0;
+    struct machine m = en->machine;
+    uint32_t keeps = own_core(en) != 0;
 
-    for (uint32_t i = 0; i < n; i++)
-        if (cpu[i] != en->machine.cpu[0])
-            cpu[left++] = cpu[i];
-    return left ? left : n;
+    m.n_cpus -= keeps;
+    memmove(m.cpu, m.cpu + keeps, m.n_cpus * sizeof *m.cpu);
+    memmove(m.node_of, m.node_of + keeps, m.n_cpus * sizeof *m.node_of);
+    cpu[0] = en->machine.cpu[0];
+    return machine_share(&m, k, en->plan.geo.n_nodes, keeps && en->threads > m.n_cpus ? m.n_cpus : en->threads, cpu, most);
 }
 
 static int start_node(struct engine *en, uint32_t k, struct err *e)
@@ -772,9 +775,7 @@ static int start_node(struct engine *en, uint32_t k, struct err *e)
         (rc = spawn_worker("conclave-cpu", name, PROC_FIRST_WORKER + k, s, n, w, e)))
         return rc;
     en->n_workers++;
-    threads = machine_share(&en->machine, k, en->plan.geo.n_nodes, en->threads, cpu, 256);
-    if (own_core(en))
-        threads = beside_lookers(en, cpu, threads);
+    threads = node_cpus(en, k, cpu, 256);
     for (uint32_t i = 0; i < threads; i++)
         at += (size_t)snprintf(cpus + at, sizeof cpus - at, "%s%d", i ? "," : "", cpu[i]);
     rc = ctl_sendf(w->ctl, CTL_START, 0, "threads=%u cpus=%s shared=%d", threads, cpus, !own_core(en));
