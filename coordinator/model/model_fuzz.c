@@ -1,7 +1,7 @@
 /* Any bytes as the front part of a model file whose data is there: refused with one line, or every
  * range that the engine would read lies inside the file. Seeds: coordinator/model/gguf_seeds DIR.
  * FUZZ: coordinator/model/model.c coordinator/model/model_take.c coordinator/model/arch_qwen3.c
- * FUZZ: coordinator/model/arch_glm5next.c coordinator/model/arch_qwen35.c
+ * FUZZ: coordinator/model/arch_glm5next.c coordinator/model/arch_qwen35.c coordinator/model/arch_qwen4.c
  * FUZZ: coordinator/model/gguf.c coordinator/model/gguf_front.c coordinator/model/gguf_split.c
  * FUZZ: coordinator/pack/pack.c -lxxhash
  * FUZZ: coordinator/model/utf8.c kernels/type/type.c shm/err.c

@@ -364,9 +364,11 @@ static void bench_trunk(const struct pool *p)
 
 /* ---- experts ---- */
 
-enum { FF = 2048, AT_ONCE = 8 };
+struct widths { /* of an expert, and how many work at once */
+    uint32_t embd, ff, n;
+};
 
-static void bench_experts(const struct pool *p, int sms, uint32_t type, uint32_t down_type)
+static void bench_experts(const struct pool *p, int sms, uint32_t type, uint32_t down_type, struct widths x)
 {
     uint64_t gate_bytes, down_bytes;
     struct expert_shape shape = {};
@@ -375,17 +377,17 @@ static void bench_experts(const struct pool *p, int sms, uint32_t type, uint32_t
     if (!asked(type) || !asked(down_type))
         return;
     read = best_read(p, 256, sms);
-    CHECK_EQ(type_row_bytes(type, COLS, &gate_bytes), 0);
-    CHECK_EQ(type_row_bytes(down_type, FF, &down_bytes), 0);
+    CHECK_EQ(type_row_bytes(type, x.embd, &gate_bytes), 0);
+    CHECK_EQ(type_row_bytes(down_type, x.ff, &down_bytes), 0);
     shape.type[0] = shape.type[1] = type, shape.type[2] = down_type;
     shape.row_bytes[0] = shape.row_bytes[1] = gate_bytes, shape.row_bytes[2] = down_bytes;
-    shape.n_embd = COLS, shape.n_ff = FF;
+    shape.n_embd = x.embd, shape.n_ff = x.ff;
 
-    size_t gate = FF * gate_bytes, down = COLS * down_bytes, each = 2 * gate + down;
-    size_t n_layers = POOL / (each * AT_ONCE), n_slots = n_layers * AT_ONCE;
+    size_t gate = x.ff * gate_bytes, down = x.embd * down_bytes, each = 2 * gate + down;
+    size_t n_layers = POOL / (each * x.n), n_slots = n_layers * x.n;
     struct expert_slot *slot = (struct expert_slot *)calloc(n_slots, sizeof *slot), *dslot;
     struct expert_item *item = (struct expert_item *)calloc(n_slots, sizeof *item), *ditem;
-    uint32_t n_items = AT_ONCE, *dn_items = (uint32_t *)cuda_copy(&n_items, sizeof n_items);
+    uint32_t n_items = x.n, *dn_items = (uint32_t *)cuda_copy(&n_items, sizeof n_items);
     enum act_form form = type_info(type)->act;
 
     for (size_t i = 0; i < n_slots; i++) {
@@ -394,20 +396,20 @@ static void bench_experts(const struct pool *p, int sms, uint32_t type, uint32_t
             slot[i].scale[m] = 1;
         }
         item[i].slot = (uint32_t)i, item[i].n_tok = 1;
-        item[i].row[0] = (uint32_t)(i % AT_ONCE);
+        item[i].row[0] = (uint32_t)(i % x.n);
     }
     dslot = (struct expert_slot *)cuda_copy(slot, n_slots * sizeof *slot);
     ditem = (struct expert_item *)cuda_copy(item, n_slots * sizeof *item);
     for (int stage = 0; stage < 3; stage++) { /* both, gate and up alone, down alone */
         cudaGraphExec_t exec = graph_of(p, [&] {
             for (size_t l = 0; l < n_layers; l++) {
-                struct expert_work work = {dslot, ditem + l * AT_ONCE, dn_items, AT_ONCE, 0};
+                struct expert_work work = {dslot, ditem + l * x.n, dn_items, x.n, 0};
                 if (stage != 2)
                     CUDA_OK(expert_gate_up_cuda(&shape, &work, p->acts[form],
-                                                act_stride(form, COLS), p->acts[form],
-                                                act_stride(form, COLS), NULL, p->h, FF, p->stream));
+                                                act_stride(form, x.embd), p->acts[form],
+                                                act_stride(form, x.embd), NULL, p->h, x.ff, p->stream));
                 if (stage != 1)
-                    CUDA_OK(expert_down_cuda(&shape, &work, p->h, FF, p->y, COLS, p->stream));
+                    CUDA_OK(expert_down_cuda(&shape, &work, p->h, x.ff, p->y, x.embd, p->stream));
             }
         });
         double bytes = (double)n_slots * (stage == 0 ? each : stage == 1 ? 2 * gate : down);
@@ -417,13 +419,14 @@ static void bench_experts(const struct pool *p, int sms, uint32_t type, uint32_t
                 v[r] = s;
         }
         double m = median(v, ROUNDS);
-        printf("8 experts of 4096 x 2048, %s/%s, %s: %.0f GB/s, %.1f%% of plain read, %.1f us a "
-               "layer\n",
-               type_info(type)->name, type_info(down_type)->name,
+        printf("%u experts of %u x %u, %s/%s, %s: %.0f GB/s, %.1f%% of plain read, %.1f us a layer, %.1f more than "
+               "reading it\n",
+               x.n, x.embd, x.ff, type_info(type)->name, type_info(down_type)->name,
                stage == 0   ? "both launches"
                : stage == 1 ? "gate and up"
                             : "down",
-               bytes / m / 1e9, 100 * bytes / m / 1e9 / read, m / (double)n_layers * 1e6);
+               bytes / m / 1e9, 100 * bytes / m / 1e9 / read, m / (double)n_layers * 1e6,
+               (m - bytes / read / 1e9) / (double)n_layers * 1e6);
         CUDA_OK(cudaGraphExecDestroy(exec));
     }
     CUDA_OK(cudaFree(dslot));
@@ -520,6 +523,7 @@ static void once(const struct pool *p, uint32_t n_tok, const char *name)
 
 int main(int argc, char **argv)
 {
+    const struct widths large = {4096, 2048, 8}, small = {2560, 640, 10}; /* GLM-5.3-Flash's, Qwen3.8-Flash-Next's */
     struct pool p = {};
     int sms;
 
@@ -532,7 +536,7 @@ int main(int argc, char **argv)
     p.w = (uint8_t *)cuda_room(POOL + 4096);
     p.x = (float *)cuda_room((size_t)2048 * COLS * sizeof(float));
     p.y = (float *)cuda_room((size_t)2048 * 8192 * sizeof(float));
-    p.h = (float *)cuda_room((size_t)64 * FF * sizeof(float));
+    p.h = (float *)cuda_room((size_t)64 * large.ff * sizeof(float));
     fill<<<4096, 256>>>((uint32_t *)p.w, POOL / 4);
     fill_floats<<<1024, 256>>>(p.x, (size_t)2048 * COLS);
     for (int form = 0; form < 3; form++) {
@@ -552,10 +556,13 @@ int main(int argc, char **argv)
     if (wanted(argc, argv, "trunk"))
         bench_trunk(&p);
     if (wanted(argc, argv, "experts")) {
-        bench_experts(&p, sms, W_Q4_K, W_Q4_K);
-        bench_experts(&p, sms, W_Q4_K, W_Q6_K);
-        bench_experts(&p, sms, W_Q8_0, W_Q8_0);
-        bench_experts(&p, sms, W_IQ2_XS, W_IQ3_S);
+        bench_experts(&p, sms, W_Q4_K, W_Q4_K, large);
+        bench_experts(&p, sms, W_Q4_K, W_Q6_K, large);
+        bench_experts(&p, sms, W_Q8_0, W_Q8_0, large);
+        bench_experts(&p, sms, W_IQ2_XS, W_IQ3_S, large);
+        bench_experts(&p, sms, W_IQ2_XS, W_IQ4_NL, small);
+        bench_experts(&p, sms, W_IQ4_XS, W_IQ4_NL, small);
+        bench_experts(&p, sms, W_Q4_K, W_IQ4_NL, small);
     }
     if (wanted(argc, argv, "prompts"))
         bench_prompts(&p, sms);
