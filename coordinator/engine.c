@@ -80,6 +80,12 @@ struct engine {
     uint64_t told_record;      /* of the steward's thread: last one whose tokens `uses` knows */
     uint32_t *told_uses;       /* ... and the own hits that it knows, as answer_uses counts them */
     const uint32_t *best;            /* of the last step, told by its executor; NULL: not */
+    struct engine_saved {
+        uint32_t seq, pos;
+        uint64_t life; /* of the executor that has it */
+        int there;
+    } *saved;             /* n_saved */
+    uint64_t *draft_life; /* by sequence: of the executor that has its rows of the NextN block */
     struct step_token *feed; /* max_tokens, of engine_feed */
     struct team *team;
     _Atomic uint64_t disk_call;
@@ -297,7 +303,7 @@ static uint64_t trunk_takes(const struct engine *en)
             attention = n > attention ? n : attention;
         }
     return en->trunk_bytes + 512ull * p->n_weights + need.position * en->plan.n_ctx +
-           en->n_seqs * (need.kept * en->plan.n_ctx + need.sequence) +
+           en->n_seqs * (need.kept * en->plan.n_ctx + need.sequence) + (en->n_seqs + en->o->n_saved) * need.saved +
            need.token * en->plan.max_tokens + need.row * en->plan.max_out + attention +
            pairs * (g->n_embd + 3ull * g->n_ff) * sizeof(float) + 3ull * en->plan.max_tokens * g->n_embd * sizeof(float) +
            64 * (uint64_t)g->n_layers * g->n_experts;
@@ -429,6 +435,7 @@ static int choose_sizes(struct engine *en, struct err *e)
     en->plan.geo.n_vocab = m->n_vocab;
     en->plan.geo.n_ctx = en->plan.n_ctx;
     en->plan.geo.n_seqs = en->n_seqs;
+    en->plan.geo.n_saved = o->n_saved;
     en->plan.geo.step_tokens = en->plan.max_tokens;
     en->plan.geo.step_out = en->plan.max_out;
     en->plan.geo.n_slots = en->cards.n_slots;
@@ -1131,7 +1138,9 @@ static int start_trunk(struct engine *en, struct err *e)
     int rc;
 
     en->feed = calloc(en->plan.max_tokens, sizeof *en->feed);
-    if (!en->feed)
+    en->saved = calloc(en->o->n_saved + 1, sizeof *en->saved);
+    en->draft_life = calloc(en->n_seqs, sizeof *en->draft_life);
+    if (!en->feed || !en->saved || !en->draft_life)
         return err_set(e, -ENOMEM, "no memory for a pass of %u tokens", en->plan.max_tokens);
     if ((rc = start_lookup(en, e)))
         return rc;
@@ -1260,7 +1269,7 @@ static void choose_drafts(struct engine *en)
     en->drafts = o->drafts;
     if (!en->drafts)
         return;
-    if (!en->m->n_nextn || away(en) || o->record_routes)
+    if (!en->m->n_nextn || o->record_routes)
         en->drafts = 0;
     if (en->drafts)
         note(en, "drafts: the NextN block can draft %u tokens for a step%s", en->drafts,
@@ -1268,8 +1277,7 @@ static void choose_drafts(struct engine *en)
     if (!en->m->n_nextn && o->drafts_asked)
         fprintf(stderr, "conclave: --draft: this file has no NextN block, nothing is drafted\n");
     else if (!en->drafts && o->drafts_asked)
-        fprintf(stderr, "conclave: --draft: nothing is drafted with %s\n",
-                away(en) ? "the trunk on a card" : "--record-routes");
+        fprintf(stderr, "conclave: --draft: nothing is drafted with --record-routes\n");
 }
 
 /* A token table of its own that is larger than what tables may take is looked up by rows as well. */
@@ -1306,7 +1314,7 @@ static void weigh_cards(struct engine *en)
         drop_cards(en, why);
 }
 
-/* Where the trunk is computed decides whether anything is drafted, and that is a part of the program. */
+/* What is drafted is a part of the program. */
 static int make_program(struct engine *en, struct err *e)
 {
     int rc = arch_program(en->m, &en->prog, e);
@@ -1321,7 +1329,8 @@ static int make_program(struct engine *en, struct err *e)
         return 0;
     program_free(en->prog);
     en->prog = NULL;
-    return arch_program_drafting(en->m, en->drafts, &en->prog, e);
+    rc = arch_program_drafting(en->m, en->drafts, &en->prog, e);
+    return rc ? rc : trunk_can(en, e);
 }
 
 /* Everything that can be known before anything is made. */
@@ -1430,6 +1439,8 @@ static void close_all(struct engine *en)
     free(en->uses);
     free(en->ahead);
     free(en->feed);
+    free(en->saved);
+    free(en->draft_life);
     free(en->told_uses);
     free(en->card_size_of);
     free(en->trunk_off);
@@ -1600,6 +1611,12 @@ static const float *step_in_place(struct engine *en, const struct step *s)
     return logits;
 }
 
+/* Another number: another executor, with nothing of the former one's in its memory. */
+static uint64_t executor_life(const struct engine *en)
+{
+    return en->host ? (uint64_t)trunk_host_counters(en->host)->successors << 1 | (en->exec != NULL) : 0;
+}
+
 static const float *step(struct engine *en, const struct step *s)
 {
     const float *logits = en->exec ? NULL : trunk_host_step(en->host, s);
@@ -1663,6 +1680,24 @@ uint32_t engine_drafts(const struct engine *en)
     return en->drafts;
 }
 
+/* Rows of the NextN block are their executor's, and go with it: NULL until they begin anew. */
+static const float *draft(struct engine *en, const struct step *s)
+{
+    uint64_t *life = &en->draft_life[s->token[0].seq];
+    const float *logits;
+
+    if (!s->token[0].pos)
+        *life = executor_life(en);
+    if (*life != executor_life(en))
+        return NULL;
+    en->best = NULL;
+    if (en->exec)
+        return exec_step(en->exec, en->team, s);
+    logits = trunk_host_draft(en->host, s);
+    en->best = logits ? trunk_host_best(en->host) : NULL;
+    return logits;
+}
+
 const float *engine_draft(struct engine *en, const struct step *s)
 {
     uint64_t start = now_ns();
@@ -1672,20 +1707,40 @@ const float *engine_draft(struct engine *en, const struct step *s)
            s->n_out <= en->plan.max_out);
     for (uint32_t t = 0; t < s->n_tokens; t++)
         assert(s->token[t].id < en->m->n_vocab && s->token[t].pos < en->plan.n_ctx && s->token[t].seq < en->n_seqs);
-    logits = exec_step(en->exec, en->team, s);
+    logits = draft(en, s);
     en->draft_ns += now_ns() - start;
     return logits;
 }
 
 void engine_save(struct engine *en, uint32_t seq, uint32_t pos, uint32_t slot)
 {
-    assert(slot < en->o->n_saved && en->exec);
-    exec_save(en->exec, seq, pos, slot);
+    struct engine_saved *v = &en->saved[slot];
+
+    assert(slot < en->o->n_saved && seq < en->n_seqs && pos <= en->plan.n_ctx);
+    *v = (struct engine_saved){.seq = seq, .pos = pos, .life = executor_life(en)};
+    if (!en->exec)
+        v->there = !trunk_host_save(en->host, seq, pos, slot);
+    else if (!en->host || trunk_host_has(en->host, seq) >= pos) {
+        exec_save(en->exec, seq, pos, slot);
+        v->there = 1;
+    }
 }
+
 uint32_t engine_restore(struct engine *en, uint32_t slot)
 {
-    assert(slot < en->o->n_saved && en->exec);
-    return exec_restore(en->exec, slot);
+    const struct engine_saved *v = &en->saved[slot];
+    int there = v->there && v->life == executor_life(en);
+
+    assert(slot < en->o->n_saved);
+    if (en->host && !there) /* it went with its executor */
+        trunk_host_forget(en->host, v->seq);
+    else if (!en->exec)
+        trunk_host_restore(en->host, v->seq, v->pos, slot);
+    else
+        exec_restore(en->exec, slot);
+    if (en->exec && en->host && there)
+        trunk_host_keeps(en->host, v->seq, v->pos);
+    return v->pos;
 }
 uint64_t engine_saved_bytes(const struct engine *en)
 {
@@ -1701,7 +1756,7 @@ void engine_foresee(struct engine *en, const uint32_t *ids, size_t n, size_t fro
 
 uint32_t engine_n_saved(const struct engine *en)
 {
-    return en->exec ? en->o->n_saved : 0;
+    return en->o->n_saved;
 }
 
 const float *engine_feed(struct engine *en, const uint32_t *ids, size_t n, uint32_t pos)

@@ -98,7 +98,8 @@ const float *engine_step(struct engine *en, const struct step *s);
  * its executor does not tell, look at the logits. After a step with best_only the logits mean something only then. */
 int engine_best(const struct engine *en, uint32_t row, uint32_t *id);
 /* Most tokens that can be drafted for a step, 0: none. engine_draft: a pass of the NextN block (step.h) over
- * rows of the trunk's last step; logits (n_out, n_vocab), valid until the next one. */
+ * rows of the trunk's last step; logits (n_out, n_vocab), valid until the next step of either. NULL: the executor that
+ * had the block's rows is gone; they begin anew with a pass from position 0. */
 uint32_t engine_drafts(const struct engine *en);
 const float *engine_draft(struct engine *en, const struct step *s);
 /* Tokens ids[0..n) of sequence slot 0 from position pos, in passes of at most the batch; logits of the
@@ -112,7 +113,7 @@ const float *engine_feed(struct engine *en, const uint32_t *ids, size_t n, uint3
 void engine_save(struct engine *en, uint32_t seq, uint32_t pos, uint32_t slot);
 uint32_t engine_restore(struct engine *en, uint32_t slot);
 uint64_t engine_saved_bytes(const struct engine *en); /* of a slot */
-uint32_t engine_n_saved(const struct engine *en); /* slots that can be used now: none where the trunk is elsewhere */
+uint32_t engine_n_saved(const struct engine *en); /* slots */
 /* Tokens ids[0..n) are those of sequence slot seq, and from `from` on they are going to be read: what they look up in
  * tables can be on its way. */
 void engine_foresee(struct engine *en, const uint32_t *ids, size_t n, size_t from, uint32_t seq);

@@ -132,10 +132,10 @@ static void check_choice(struct rigged *x, uint32_t T, const char *what)
 {
     const struct op *last = NULL;
 
-    for (uint32_t i = 0; i < x->l.prog->n_ops; i++)
+    for (uint32_t i = 0; i < x->l.prog->draft_at; i++)
         if (x->l.prog->op[i].kind == OP_MOE_CALL)
             last = &x->l.prog->op[i];
-    CHECK(last && !memcmp(calls_cuda_choice(x->calls, last->n[0]), x->w.buf[last->in[1]],
+    CHECK(last && !memcmp(calls_cuda_choice(x->calls, last->n[0]), row(&x->w, last->in[1], 0),
                           (size_t)T * last->n[1] * 4),
           "%s: the choice of %u tokens, %s", x->model, T, what);
 }

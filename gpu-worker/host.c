@@ -82,6 +82,7 @@ static int open_on_team(struct host *h, const struct moe_config *mc, enum kv_typ
                              .max_out = h->g.step_out,
                              .n_ctx = h->g.n_ctx,
                              .n_seqs = h->g.n_seqs,
+                             .n_saved = h->g.n_saved,
                              .kv = kv,
                              .rows = rows_of_step,
                              .rows_arg = h};
@@ -304,14 +305,14 @@ static void answer(struct host *h, const struct step_record *r)
 }
 
 /* Own hits of the step that has ended: no call told of them. */
-static void note_own(struct host *h, uint32_t n_tokens)
+static void note_own(struct host *h, const struct step *s)
 {
     _Atomic uint32_t *uses = answer_uses(&h->g, h->answers);
 
     for (uint32_t l = 0; l < h->g.n_layers; l++) {
         uint32_t used;
-        const uint32_t *id = trunk_card_choice(h->trunk, l, &used);
-        for (uint32_t i = 0; id && i < n_tokens * used; i++) {
+        const uint32_t *id = trunk_card_choice(h->trunk, l, s->pass != STEP_TRUNK, &used);
+        for (uint32_t i = 0; id && i < s->n_tokens * used; i++) {
             size_t at = (size_t)l * h->g.n_experts + id[i];
             if (hits_entry(h->c.hits, l, id[i]))
                 atomic_store_explicit(&uses[at], atomic_load_explicit(&uses[at], memory_order_relaxed) + 1,
@@ -333,7 +334,7 @@ static int step_on_card(struct host *h, uint64_t number, const struct step *s)
     if (fault_due(FAULT_ERROR))
         trunk_card_break();
     rc = trunk_card_begin(h->trunk, s, changed, n, hits_entries(h->c.hits), &h->e);
-    if (h->seen_ns && s->n_tokens == 1) {
+    if (h->seen_ns && s->n_tokens == 1 && s->pass == STEP_TRUNK) {
         uint64_t now = now_ns();
         h->gap_ns += now - h->seen_ns;
         h->gap_asked_ns += h->taken_ns - h->answered_ns;
@@ -347,13 +348,13 @@ static int step_on_card(struct host *h, uint64_t number, const struct step *s)
         if (!(rc = trunk_card_poll(h->trunk, &h->e)) && ++round % LOOKS == 0)
             sched_yield(); /* a thread that looks where others want to look, or workers to work */
     timeline_end(t, TIMELINE_TRUNK, TIMELINE_ANSWER, traced, number, s->n_tokens, 0);
-    h->seen_ns = now_ns();
+    h->seen_ns = s->pass == STEP_TRUNK ? now_ns() : 0;
     if (rc > 0) {
         const uint32_t *best = trunk_card_best(h->trunk);
         for (uint32_t i = 0; i < s->n_out; i++)
             atomic_store_explicit(&answer_best(&h->g, h->answers)[i], best[i], memory_order_relaxed);
         atomic_store_explicit(&h->answers->best_of, number, memory_order_relaxed);
-        note_own(h, s->n_tokens);
+        note_own(h, s);
     }
     return rc;
 }
@@ -376,6 +377,34 @@ static int step_on_team(struct host *h, struct team *t, const struct step *s)
     return 1;
 }
 
+/* STEP_SAVE, STEP_RESTORE */
+static int keep_state(struct host *h, const struct step_record *r, const struct step_token *t)
+{
+    int rc = 0;
+
+    if (h->trunk)
+        rc = r->pass == STEP_SAVE ? trunk_card_save(h->trunk, t->seq, t->pos, t->id, &h->e)
+                                  : trunk_card_restore(h->trunk, t->id, &h->e);
+    else if (r->pass == STEP_SAVE)
+        exec_save(h->exec, t->seq, t->pos, t->id);
+    else
+        exec_restore(h->exec, t->id);
+    return rc ? rc : 1;
+}
+
+static int make_step(struct host *h, struct team *t, const struct step_record *r)
+{
+    struct step s = {.n_tokens = r->n_tokens, .n_out = r->n_out, .token = h->token, .out = h->out,
+                     .pass = (enum step_pass)r->pass, .best_only = (int)r->best_only};
+
+    if (r->pass >= STEP_SAVE)
+        return keep_state(h, r, h->token);
+    if (r->pass != STEP_TRUNK && h->prog->draft_at == h->prog->n_ops)
+        return err_set(&h->e, -EPROTO, "step %llu is one of a NextN block, and the program has none",
+                       (unsigned long long)r->seq);
+    return h->trunk ? step_on_card(h, r->seq, &s) : step_on_team(h, t, &s);
+}
+
 static int work(struct host *h, struct team *t)
 {
     struct step_record r;
@@ -393,12 +422,10 @@ static int work(struct host *h, struct team *t)
         return err_set(&h->e, -EPROTO, "step %llu begins with state %llu, here is %llu",
                        (unsigned long long)r.seq, (unsigned long long)r.state_in,
                        (unsigned long long)h->state);
-    struct step s = {.n_tokens = r.n_tokens, .n_out = r.n_out, .token = h->token, .out = h->out,
-                     .best_only = (int)r.best_only};
-    rc = h->trunk ? step_on_card(h, r.seq, &s) : step_on_team(h, t, &s);
+    rc = make_step(h, t, &r);
     if (rc < 0)
         return quits(h) ? 0 : rc;
-    if (hits_end(h->c.hits))
+    if (r.pass < STEP_SAVE && hits_end(h->c.hits))
         uploader_ring(h->c.uploader);
     h->state = r.state_out;
     h->n_steps++;

@@ -5,17 +5,15 @@
 #include "gpu-worker/run_cuda.h"
 
 #include <assert.h>
-#include <cuda_runtime.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "gpu-worker/calls_cuda.cuh"
 #include "gpu-worker/handoff.cuh"
+#include "gpu-worker/run_cuda.cuh"
 extern "C" {
-#include "kernels/dot/widen_cuda.h"
 #include "kernels/matmul/matmul_cuda.h"
-#include "kernels/quantise/quantise.h"
 #include "kernels/quantise/quantise_cuda.h"
 #include "kernels/rope/rope.h"
 #include "kernels/type/type.h"
@@ -23,15 +21,13 @@ extern "C" {
 #include "kernels/attention/attention_cuda.h"
 #include "kernels/moe/items_cuda.h"
 #include "kernels/moe/moe_cuda.h"
-#include "kernels/norm/norm_cuda.h"
-#include "kernels/rope/rope_cuda.h"
 #include "kernels/topk/topk_cuda.h"
 
 enum {
-    N_FORMS = 3,
     ROPE_BLOCK = 256,
     TAKE_THREADS = 256,
     LOGIT_BLOCKS = 64,
+    RUN_WORDS = sizeof(struct run) / 4,
     POLLS = 16384 /* looks at the stamp between looks at the card */
 };
 
@@ -40,53 +36,17 @@ enum {
 struct record {
     uint64_t number; /* of the step, from 1 */
     uint32_t n_tokens, n_out;
-    uint32_t n_logits, pad; /* rows of them that are wanted */
-    uint32_t word[]; /* ids, positions, sequences (max_tokens each), out (max_out) */
+    uint32_t n_logits; /* rows of them that are wanted */
+    uint32_t n_runs;   /* sequences of the step */
+    uint32_t carry;    /* OP_CARRY's row; PROG_NONE: none */
+    uint32_t pad;
+    uint32_t word[]; /* ids, positions, sequences (max_tokens each), out (max_out), runs (n_seqs) */
 };
 /* The answer, in mapped host memory: best tokens, then the stamp with release. */
 struct answer {
     uint64_t stamp; /* number of the last step that is complete */
     uint64_t pad[7];
     uint32_t best[]; /* max_out */
-};
-
-struct buffer {
-    float *data;
-    uint8_t *form[N_FORMS];
-    size_t form_stride[N_FORMS];
-};
-
-struct run_cuda {
-    struct run_cuda_config c;
-    struct run_cuda_counters count;
-    cudaStream_t stream;
-    cudaGraphExec_t graph[RUN_CUDA_RECORDED + 1]; /* by tokens */
-    uint8_t *arena;                               /* everything on the card */
-    uint64_t arena_bytes, arena_used;
-    struct buffer *buf;
-    struct attention_kv *kv;
-    float *cos, *sin, *rope_host; /* (n_ctx, n_rot / 2) on the card; a block of both, pinned */
-    uint32_t rope_ready;
-    void *attention_scratch;
-    /* the step on the card */
-    uint64_t *number;
-    uint32_t *n_out, *id, *pos, *seq, *out;
-    /* experts */
-    struct expert_item *items;
-    uint32_t *n_items;
-    struct expert_slot *slots;             /* of own items, with calls */
-    struct calls_cuda_layer open;          /* the layer whose rows are to be summed */
-    uint8_t *act[N_FORMS]; /* a layer's vectors as gate and up want them */
-    float *hidden, *tmp, *rows;
-    uint32_t used; /* places of the last call */
-    /* the answer */
-    uint32_t *best;
-    void *best_scratch;
-    unsigned *arrived;
-    struct record *record;
-    struct answer *answer;
-    uint64_t steps;
-    uint32_t last_out, polls;
 };
 
 static int cuda_failed(struct run_cuda *x, cudaError_t rc, const char *what, struct err *e)
@@ -96,7 +56,7 @@ static int cuda_failed(struct run_cuda *x, cudaError_t rc, const char *what, str
 
 /* ---- memory: one allocation, laid out twice: once for its size, once for the places ---- */
 
-static void *take(struct run_cuda *x, uint64_t bytes)
+void *run_cuda_take(struct run_cuda *x, uint64_t bytes)
 {
     uint64_t at = x->arena_used;
 
@@ -117,33 +77,13 @@ static void lay_out_buffers(struct run_cuda *x)
         struct buffer *b = &x->buf[i];
         uint32_t width = p->buffer[i].width;
 
-        b->data = (float *)take(x, (uint64_t)rows_of(x, i) * width * 4);
+        b->data = (float *)run_cuda_take(x, (uint64_t)rows_of(x, i) * width * 4);
         for (int f = 0; f < N_FORMS; f++)
             if (p->buffer[i].forms >> f & 1 && f != ACT_F32) {
-                b->form_stride[f] = act_stride((enum act_form)f, width);
-                b->form[f] = (uint8_t *)take(x, rows_of(x, i) * b->form_stride[f]);
+                b->part_stride[f] = act_stride((enum act_form)f, width / parts_of(&p->buffer[i]));
+                b->form_stride[f] = parts_of(&p->buffer[i]) * b->part_stride[f];
+                b->form[f] = (uint8_t *)run_cuda_take(x, rows_of(x, i) * b->form_stride[f]);
             }
-    }
-}
-
-static void lay_out_states(struct run_cuda *x)
-{
-    const struct program *p = x->c.prog;
-    uint64_t rows = (uint64_t)x->c.n_ctx * x->c.n_seqs;
-
-    for (uint32_t i = 0; i < p->n_states; i++) {
-        const struct prog_state *s = &p->state[i];
-        struct attention_kv *kv = &x->kv[i];
-
-        memset(kv, 0, sizeof *kv);
-        kv->type = x->c.kv;
-        kv->n_ctx = x->c.n_ctx;
-        kv->hd = kv->dv = s->head_values;
-        kv->kv_heads = s->k_width / s->head_values;
-        kv->k = take(x, kv_bytes(x->c.kv, s->k_width) * rows);
-        kv->v = take(x, kv_bytes(x->c.kv, s->v_width) * rows);
-        kv->pos = x->pos;
-        kv->seq = x->seq;
     }
 }
 
@@ -168,62 +108,77 @@ static void lay_out_scratch(struct run_cuda *x)
             tmp = n > tmp ? n : tmp;
         }
     }
-    x->attention_scratch = take(x, attention);
-    x->items = (struct expert_item *)take(x, pairs * sizeof *x->items);
-    x->n_items = (uint32_t *)take(x, 4);
-    x->slots = (struct expert_slot *)take(x, x->c.calls ? pairs * sizeof *x->slots : 0);
+    x->attention_scratch = run_cuda_take(x, attention);
+    x->items = (struct expert_item *)run_cuda_take(x, pairs * sizeof *x->items);
+    x->n_items = (uint32_t *)run_cuda_take(x, 4);
+    x->slots = (struct expert_slot *)run_cuda_take(x, x->c.calls ? pairs * sizeof *x->slots : 0);
     for (int f = 0; f < N_FORMS; f++)
-        x->act[f] = (uint8_t *)take(
+        x->act[f] = (uint8_t *)run_cuda_take(
             x, hidden && (f == ACT_F32 || p->n_embd % (f == ACT_A32 ? 32 : 256) == 0)
                    ? x->c.max_tokens * act_stride((enum act_form)f, p->n_embd)
                    : 0);
-    x->hidden = (float *)take(x, hidden * 4);
-    x->tmp = (float *)take(x, tmp * 4);
-    x->rows = (float *)take(x, hidden ? pairs * p->n_embd * 4 : 0);
-    x->best = (uint32_t *)take(x, x->c.max_out * 4);
-    x->best_scratch = take(x, x->c.max_out * argmax_cuda_scratch());
-    x->arrived = (unsigned *)take(x, 4);
+    x->hidden = (float *)run_cuda_take(x, hidden * 4);
+    x->tmp = (float *)run_cuda_take(x, tmp * 4);
+    x->rows = (float *)run_cuda_take(x, hidden ? pairs * p->n_embd * 4 : 0);
+    x->best = (uint32_t *)run_cuda_take(x, x->c.max_out * 4);
+    x->best_scratch = run_cuda_take(x, x->c.max_out * argmax_cuda_scratch());
+    x->arrived = (unsigned *)run_cuda_take(x, 4);
 }
 
 static void lay_out(struct run_cuda *x)
 {
-    uint64_t rope = (uint64_t)x->c.n_ctx * (x->c.prog->n_rot / 2) * 4;
+    uint64_t rope = ((uint64_t)x->c.n_ctx + 1) * (x->c.prog->n_rot / 2) * 4;
 
     x->arena_used = 0;
-    x->number = (uint64_t *)take(x, 8);
-    x->n_out = (uint32_t *)take(x, 8); /* and rows of logits that are wanted */
-    x->id = (uint32_t *)take(x, x->c.max_tokens * 4);
-    x->pos = (uint32_t *)take(x, x->c.max_tokens * 4);
-    x->seq = (uint32_t *)take(x, x->c.max_tokens * 4);
-    x->out = (uint32_t *)take(x, x->c.max_out * 4);
-    x->cos = (float *)take(x, rope);
-    x->sin = (float *)take(x, rope);
+    x->number = (uint64_t *)run_cuda_take(x, 8);
+    x->n_out = (uint32_t *)run_cuda_take(x, 8); /* and rows of logits that are wanted */
+    x->id = (uint32_t *)run_cuda_take(x, x->c.max_tokens * 4);
+    x->pos = (uint32_t *)run_cuda_take(x, x->c.max_tokens * 4);
+    x->seq = (uint32_t *)run_cuda_take(x, x->c.max_tokens * 4);
+    x->out = (uint32_t *)run_cuda_take(x, x->c.max_out * 4);
+    x->cos = (float *)run_cuda_take(x, rope);
+    x->sin = (float *)run_cuda_take(x, rope);
+    x->n_runs = (uint32_t *)run_cuda_take(x, 4);
+    x->carry = (uint32_t *)run_cuda_take(x, 4);
+    x->run = (struct run *)run_cuda_take(x, x->c.n_seqs * sizeof *x->run);
     lay_out_buffers(x);
-    lay_out_states(x);
+    states_lay_out(x);
+    parts_lay_out(x);
     lay_out_scratch(x);
     x->arena_bytes = x->arena_used;
 }
 
 /* ---- kernels of the executor itself ---- */
 
+/* Where the step lies on the card. */
+struct taken {
+    uint64_t *number;
+    uint32_t *n_out, *id, *pos, *seq, *out, *n_runs, *carry, *run;
+};
+
 /* The record from mapped host memory to the card, past L1; one block. */
-static __global__ void take_record(const struct record *r, uint32_t max_tokens, uint32_t n_tokens,
-                                   uint32_t n_rows, uint64_t *number, uint32_t *n_out, uint32_t *id,
-                                   uint32_t *pos, uint32_t *seq, uint32_t *out, struct calls_cuda_words calls)
+static __global__ void take_record(const struct record *r, uint32_t max_tokens, uint32_t max_out, uint32_t n_tokens,
+                                   uint32_t n_rows, uint32_t most_runs, struct taken to,
+                                   struct calls_cuda_words calls)
 {
-    const volatile uint32_t *w = r->word;
+    const volatile struct record *v = r;
+    const volatile uint32_t *w = r->word, *runs = w + 3 * max_tokens + max_out;
 
     for (uint32_t i = threadIdx.x; i < n_tokens; i += TAKE_THREADS) {
-        id[i] = w[i];
-        pos[i] = w[max_tokens + i];
-        seq[i] = w[2 * max_tokens + i];
+        to.id[i] = w[i];
+        to.pos[i] = w[max_tokens + i];
+        to.seq[i] = w[2 * max_tokens + i];
     }
     for (uint32_t i = threadIdx.x; i < n_rows; i += TAKE_THREADS)
-        out[i] = w[3 * max_tokens + i];
+        to.out[i] = w[3 * max_tokens + i];
+    for (uint32_t i = threadIdx.x; i < most_runs * RUN_WORDS; i += TAKE_THREADS)
+        to.run[i] = runs[i];
     if (threadIdx.x == 0) {
-        *number = ((const volatile struct record *)r)->number;
-        n_out[0] = ((const volatile struct record *)r)->n_out;
-        n_out[1] = ((const volatile struct record *)r)->n_logits;
+        *to.number = v->number;
+        to.n_out[0] = v->n_out;
+        to.n_out[1] = v->n_logits;
+        *to.n_runs = v->n_runs;
+        *to.carry = v->carry;
     }
     calls_cuda_take(calls);
 }
@@ -250,68 +205,7 @@ static __global__ void give_logits(const float *from, uint32_t n, const uint32_t
         to[i] = from[i];
 }
 
-/* ---- one operation: launches on the stream; T tokens, O output rows ---- */
-
-struct pass {
-    uint32_t T, O;
-};
-
-static uint32_t live(const struct run_cuda *x, struct pass p, uint32_t buf)
-{
-    return x->c.prog->buffer[buf].rows ? p.O : p.T;
-}
-static uint32_t width_of(const struct run_cuda *x, uint32_t buf)
-{
-    return x->c.prog->buffer[buf].width;
-}
-
-static int do_matmul(struct run_cuda *x, const struct op *op, struct pass p)
-{
-    const struct prog_weight *w = &x->c.prog->weight[op->w];
-    const struct buffer *in = &x->buf[op->in[0]];
-    uint32_t form = op->n[0], n_in = width_of(x, op->in[0]);
-    const void *acts = form == ACT_F32 ? (const void *)in->data : in->form[form];
-    size_t stride = form == ACT_F32 ? n_in * sizeof(float) : in->form_stride[form];
-    const float *scale = w->scale == PROG_NONE ? NULL : (const float *)x->c.weight[w->scale];
-    const float *bias = w->bias == PROG_NONE ? NULL : (const float *)x->c.weight[w->bias];
-
-    if (!live(x, p, op->in[0])) /* a prompt pass that wants no logits */
-        return 0;
-    return matmul_cuda(w->type, x->c.weight[op->w], w->row_bytes, w->cols, w->rows, acts, stride,
-                       NULL, live(x, p, op->in[0]), scale, bias, x->buf[op->out].data,
-                       width_of(x, op->out), x->stream);
-}
-
-static void do_rms_norm(struct run_cuda *x, const struct op *op, struct pass p)
-{
-    struct norm_rows r = {};
-
-    r.x = x->buf[op->in[0]].data;
-    r.y = x->buf[op->out].data;
-    r.ldx = width_of(x, op->in[0]);
-    r.ldy = width_of(x, op->out);
-    r.rows = live(x, p, op->out);
-    r.pieces = op->n[1];
-    r.n = op->n[0];
-    rms_norm_cuda(&r, (const float *)x->c.weight[op->w], op->f[0], x->stream);
-}
-
-static void do_router(struct run_cuda *x, const struct op *op, struct pass p)
-{
-    struct router_cuda r = {};
-
-    r.logits = x->buf[op->in[0]].data;
-    r.scores = x->buf[op->out].data;
-    r.idx = (uint32_t *)x->buf[op->n[3]].data;
-    r.w = x->buf[op->n[4]].data;
-    r.n = op->n[0];
-    r.k = op->n[1];
-    r.n_tokens = p.T;
-    r.normalise = (int)op->n[2];
-    r.floor = op->f[0];
-    r.scale = op->f[1];
-    router_softmax_cuda(&r, x->stream);
-}
+/* ---- experts ---- */
 
 /* The layer's own items, for n vectors from token t0 on: their rows are nodes of the same graph. */
 static int do_experts(struct run_cuda *x, const struct op *op, uint32_t t0, uint32_t n,
@@ -403,60 +297,14 @@ static int do_moe_sum(struct run_cuda *x, const struct op *op, struct pass p)
 
 static int run_op(struct run_cuda *x, const struct op *op, struct pass p)
 {
-    const struct program *prog = x->c.prog;
-    struct buffer *out = op->out == PROG_NONE ? NULL : &x->buf[op->out];
+    int rc;
 
-    switch ((enum op_kind)op->kind) {
-    case OP_EMBED:
-        dequant_rows_cuda(prog->weight[op->w].type, x->c.weight[op->w],
-                          prog->weight[op->w].row_bytes, prog->weight[op->w].cols, x->id, out->data,
-                          width_of(x, op->out), p.T, x->stream);
-        break;
-    case OP_PREPARE:
-        if (op->n[0] != ACT_F32) {
-            struct buffer *in = &x->buf[op->in[0]];
-            uint32_t n = width_of(x, op->in[0]);
-            return act_prepare_cuda((enum act_form)op->n[0], in->data, n, n, live(x, p, op->in[0]),
-                                    in->form[op->n[0]], in->form_stride[op->n[0]], x->stream);
-        }
-        break;
-    case OP_MATMUL:
-        return do_matmul(x, op, p);
-    case OP_RMS_NORM:
-        do_rms_norm(x, op, p);
-        break;
-    case OP_ROPE:
-        rope_neox_cuda(out->data, width_of(x, op->out), op->n[0], op->n[1], op->n[2], x->cos,
-                       x->sin, x->pos, p.T, x->stream);
-        break;
-    case OP_KV_APPEND:
-        kv_append_cuda(&x->kv[op->state], x->buf[op->in[0]].data, width_of(x, op->in[0]),
-                       x->buf[op->in[1]].data, width_of(x, op->in[1]), p.T, x->stream);
-        break;
-    case OP_ATTENTION:
-        attention_cuda(&x->kv[op->state], x->buf[op->in[0]].data, width_of(x, op->in[0]), op->n[0],
-                       op->f[0], out->data, width_of(x, op->out), p.T, x->attention_scratch,
-                       x->stream);
-        break;
-    case OP_ADD:
-        vec_add_cuda(out->data, x->buf[op->in[0]].data,
-                     (size_t)live(x, p, op->out) * width_of(x, op->out), x->stream);
-        break;
-    case OP_ROUTER:
-        do_router(x, op, p);
-        break;
-    case OP_MOE_CALL:
+    if (op->kind == OP_MOE_CALL)
         return do_moe(x, op, p);
-    case OP_MOE_SUM:
+    if (op->kind == OP_MOE_SUM)
         return do_moe_sum(x, op, p);
-    case OP_PICK:
-        pick_rows_cuda(x->buf[op->in[0]].data, width_of(x, op->in[0]), x->out, x->n_out, out->data,
-                       width_of(x, op->out), width_of(x, op->out), p.O, x->stream);
-        break;
-    default: /* refused when the program came */
-        break;
-    }
-    return cudaGetLastError();
+    rc = run_dense(x, op, p);
+    return rc == NOT_MINE ? run_state(x, op, p) : rc; /* others were refused when the program came */
 }
 
 static struct calls_cuda_words words(const struct run_cuda *x)
@@ -468,14 +316,21 @@ static struct calls_cuda_words words(const struct run_cuda *x)
 
 static int begin_list(struct run_cuda *x, struct pass p)
 {
-    take_record<<<1, TAKE_THREADS, 0, x->stream>>>(x->record, x->c.max_tokens, p.T, p.O, x->number,
-                                                   x->n_out, x->id, x->pos, x->seq, x->out, words(x));
+    struct taken to = {x->number, x->n_out, x->id, x->pos, x->seq, x->out, x->n_runs, x->carry, (uint32_t *)x->run};
+
+    take_record<<<1, TAKE_THREADS, 0, x->stream>>>(x->record, x->c.max_tokens, x->c.max_out, p.T, p.O, most_runs(x, p),
+                                                   to, words(x));
     return cudaGetLastError();
+}
+
+static uint32_t logits_of(const struct run_cuda *x, struct pass p)
+{
+    return p.draft ? x->c.prog->draft_logits : x->c.prog->logits;
 }
 
 static int end_list(struct run_cuda *x, struct pass p)
 {
-    uint32_t logits = x->c.prog->logits;
+    uint32_t logits = logits_of(x, p);
 
     argmax_cuda(x->buf[logits].data, width_of(x, logits), width_of(x, logits), p.O, x->best,
                 x->best_scratch, x->stream);
@@ -488,10 +343,12 @@ static int end_list(struct run_cuda *x, struct pass p)
 
 static int run_list(struct run_cuda *x, struct pass p)
 {
+    const struct program *prog = x->c.prog;
+    uint32_t end = p.draft ? prog->n_ops : prog->draft_at;
     int rc = begin_list(x, p);
 
-    for (uint32_t i = 0; !rc && i < x->c.prog->n_ops; i++)
-        rc = run_op(x, &x->c.prog->op[i], p);
+    for (uint32_t i = p.draft ? prog->draft_at : 0; !rc && i < end; i++)
+        rc = run_op(x, &prog->op[i], p);
     return rc ? rc : end_list(x, p);
 }
 
@@ -499,14 +356,14 @@ static int run_list(struct run_cuda *x, struct pass p)
 
 /* Output rows of a recorded list: as many as tokens. A step that wants fewer leaves the others
  * unseen. */
-static struct pass recorded_pass(const struct run_cuda *x, uint32_t T)
+static struct pass recorded_pass(const struct run_cuda *x, uint32_t T, int draft)
 {
-    struct pass p = {T, T < x->c.max_out ? T : x->c.max_out};
+    struct pass p = {T, T < x->c.max_out ? T : x->c.max_out, draft};
 
     return p;
 }
 
-static int record_graph(struct run_cuda *x, uint32_t T, struct err *e)
+static int record_graph(struct run_cuda *x, uint32_t T, int draft, struct err *e)
 {
     cudaGraph_t graph = NULL;
     cudaError_t rc = cudaStreamBeginCapture(x->stream, cudaStreamCaptureModeThreadLocal), end;
@@ -514,13 +371,13 @@ static int record_graph(struct run_cuda *x, uint32_t T, struct err *e)
 
     if (rc)
         return cuda_failed(x, rc, "recording cannot begin", e);
-    launched = run_list(x, recorded_pass(x, T));
+    launched = run_list(x, recorded_pass(x, T, draft));
     end = cudaStreamEndCapture(x->stream, &graph);
     rc = launched ? (cudaError_t)launched : end;
     if (!rc)
-        rc = cudaGraphInstantiate(&x->graph[T], graph, 0);
+        rc = cudaGraphInstantiate(&x->graph[draft][T], graph, 0);
     if (!rc)
-        rc = cudaGraphUpload(x->graph[T], x->stream);
+        rc = cudaGraphUpload(x->graph[draft][T], x->stream);
     if (graph)
         cudaGraphDestroy(graph);
     return rc ? cuda_failed(x, rc, "recording the trunk", e) : 0;
@@ -530,7 +387,7 @@ static int record_graph(struct run_cuda *x, uint32_t T, struct err *e)
 
 static int open_memory(struct run_cuda *x, struct err *e)
 {
-    size_t words = 3 * (size_t)x->c.max_tokens + x->c.max_out, half = x->c.prog->n_rot / 2;
+    size_t words = 3 * (size_t)x->c.max_tokens + x->c.max_out + x->c.n_seqs * RUN_WORDS, half = x->c.prog->n_rot / 2;
     size_t free_bytes, all;
     cudaError_t rc;
 
@@ -558,7 +415,9 @@ static int open_memory(struct run_cuda *x, struct err *e)
     memset(x->record, 0, sizeof *x->record + words * 4);
     memset(x->answer, 0, sizeof *x->answer);
     lay_out(x); /* the places */
-    rc = cudaDeviceSynchronize();
+    rc = parts_fill(x);
+    if (!rc)
+        rc = cudaDeviceSynchronize();
     return rc ? cuda_failed(x, rc, "memory for the trunk", e) : 0;
 }
 
@@ -574,6 +433,7 @@ static int refuse_unknown(const struct run_cuda_config *c, struct err *e)
 int run_cuda_open(const struct run_cuda_config *c, struct run_cuda **out, struct err *e)
 {
     struct run_cuda *x = (struct run_cuda *)calloc(1, sizeof *x);
+    int drafts = c->prog->draft_at < c->prog->n_ops;
     cudaError_t rc;
 
     if (!x)
@@ -584,8 +444,10 @@ int run_cuda_open(const struct run_cuda_config *c, struct run_cuda **out, struct
     }
     x->c = *c;
     x->buf = (struct buffer *)calloc(c->prog->n_buffers + 1, sizeof *x->buf);
-    x->kv = (struct attention_kv *)calloc(c->prog->n_states + 1, sizeof *x->kv);
-    if (!x->buf || !x->kv) {
+    x->state = (struct state_place *)calloc(c->prog->n_states + 1, sizeof *x->state);
+    x->parts.slots = (struct expert_slot **)calloc(c->prog->n_ops + 1, sizeof *x->parts.slots);
+    x->versions = versions_open(c->prog, c->n_seqs, c->n_saved);
+    if (!x->buf || !x->state || !x->parts.slots || !x->versions) {
         err_set(e, -ENOMEM, "no memory for the trunk on a card");
         goto failed;
     }
@@ -605,7 +467,7 @@ int run_cuda_open(const struct run_cuda_config *c, struct run_cuda **out, struct
     if (open_memory(x, e))
         goto failed;
     for (uint32_t T = 1; T <= RUN_CUDA_RECORDED && T <= c->max_tokens; T++)
-        if (record_graph(x, T, e))
+        if (record_graph(x, T, 0, e) || (drafts && record_graph(x, T, 1, e)))
             goto failed;
     rc = cudaStreamSynchronize(x->stream);
     if (rc) {
@@ -625,8 +487,9 @@ void run_cuda_close(struct run_cuda *x)
         return;
     cudaSetDevice(x->c.device);
     for (int T = 0; T <= RUN_CUDA_RECORDED; T++)
-        if (x->graph[T])
-            cudaGraphExecDestroy(x->graph[T]);
+        for (int draft = 0; draft < 2; draft++)
+            if (x->graph[draft][T])
+                cudaGraphExecDestroy(x->graph[draft][T]);
     if (x->stream) {
         cudaStreamSynchronize(x->stream);
         cudaStreamDestroy(x->stream);
@@ -635,8 +498,10 @@ void run_cuda_close(struct run_cuda *x)
     cudaFreeHost(x->record);
     cudaFreeHost(x->answer);
     cudaFreeHost(x->rope_host);
+    versions_close(x->versions);
+    free(x->parts.slots);
     free(x->buf);
-    free(x->kv);
+    free(x->state);
     free(x);
 }
 
@@ -646,11 +511,13 @@ uint64_t run_cuda_bytes(const struct run_cuda_config *c)
 
     x.c = *c;
     x.buf = (struct buffer *)calloc(c->prog->n_buffers + 1, sizeof *x.buf);
-    x.kv = (struct attention_kv *)calloc(c->prog->n_states + 1, sizeof *x.kv);
-    if (x.buf && x.kv)
+    x.state = (struct state_place *)calloc(c->prog->n_states + 1, sizeof *x.state);
+    x.parts.slots = (struct expert_slot **)calloc(c->prog->n_ops + 1, sizeof *x.parts.slots);
+    if (x.buf && x.state && x.parts.slots)
         lay_out(&x);
     free(x.buf);
-    free(x.kv);
+    free(x.state);
+    free(x.parts.slots);
     return x.arena_bytes;
 }
 
@@ -663,9 +530,9 @@ static cudaError_t ready_rope(struct run_cuda *x, uint32_t last)
     size_t half = x->c.prog->n_rot / 2;
     cudaError_t rc = cudaSuccess;
 
-    while (!rc && half && x->rope_ready <= last && x->rope_ready < x->c.n_ctx) {
+    while (!rc && half && x->rope_ready <= last && x->rope_ready <= x->c.n_ctx) {
         uint32_t first = x->rope_ready,
-                 end = first + ROPE_BLOCK < x->c.n_ctx ? first + ROPE_BLOCK : x->c.n_ctx;
+                 end = first + ROPE_BLOCK < x->c.n_ctx + 1 ? first + ROPE_BLOCK : x->c.n_ctx + 1;
         float *c = x->rope_host, *s = c + ROPE_BLOCK * half;
         size_t bytes = (end - first) * half * sizeof *c;
 
@@ -691,9 +558,17 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
 
+static struct pass pass_of(const struct step *s)
+{
+    struct pass p = {s->n_tokens, s->n_out, s->pass != STEP_TRUNK};
+
+    return p;
+}
+
 static cudaError_t write_record(struct run_cuda *x, const struct step *s)
 {
-    uint32_t last = 0, *w = x->record->word, n = x->c.max_tokens;
+    uint32_t last = 0, *w = x->record->word, n = x->c.max_tokens, n_runs;
+    const struct run *runs;
 
     assert(s->n_tokens && s->n_tokens <= x->c.max_tokens && s->n_out <= x->c.max_out);
     for (uint32_t t = 0; t < s->n_tokens; t++) {
@@ -708,11 +583,19 @@ static cudaError_t write_record(struct run_cuda *x, const struct step *s)
         assert(s->out[i] < s->n_tokens);
         w[3 * n + i] = s->out[i];
     }
+    versions_begin(x->versions, s);
+    runs = versions_runs(x->versions, &n_runs);
+    memcpy(w + 3 * n + x->c.max_out, runs, n_runs * sizeof *runs);
+    x->record->n_runs = n_runs;
+    x->record->carry = s->pass == STEP_CHAIN ? x->last_draft : PROG_NONE;
+    if (s->pass != STEP_TRUNK)
+        x->last_draft = s->n_out ? s->n_out - 1 : 0;
+    x->last_logits = logits_of(x, pass_of(s));
     x->record->number = ++x->steps;
     x->record->n_tokens = s->n_tokens;
     x->record->n_out = x->last_out = s->n_out;
     x->record->n_logits = s->best_only ? 0 : s->n_out;
-    return ready_rope(x, last);
+    return ready_rope(x, last + 1); /* a NextN block may look one position ahead */
 }
 
 int run_cuda_step(struct run_cuda *x, const struct step *s, struct err *e)
@@ -721,11 +604,10 @@ int run_cuda_step(struct run_cuda *x, const struct step *s, struct err *e)
     cudaError_t rc = write_record(x, s);
 
     if (!rc && s->n_tokens <= RUN_CUDA_RECORDED) {
-        rc = cudaGraphLaunch(x->graph[s->n_tokens], x->stream);
+        rc = cudaGraphLaunch(x->graph[s->pass != STEP_TRUNK][s->n_tokens], x->stream);
         x->count.replayed++;
     } else if (!rc) {
-        struct pass p = {s->n_tokens, s->n_out};
-        rc = (cudaError_t)run_list(x, p);
+        rc = (cudaError_t)run_list(x, pass_of(s));
     }
     x->count.steps++;
     x->count.launch_ns += now_ns() - start;
@@ -766,7 +648,7 @@ const uint32_t *run_cuda_best(const struct run_cuda *x)
 
 int run_cuda_logits(struct run_cuda *x, float *to, struct err *e)
 {
-    uint32_t logits = x->c.prog->logits;
+    uint32_t logits = x->last_logits;
     cudaError_t rc = cudaMemcpyAsync(to, x->buf[logits].data,
                                      (size_t)x->last_out * width_of(x, logits) * sizeof *to,
                                      cudaMemcpyDeviceToHost, x->stream);
@@ -779,12 +661,14 @@ int run_cuda_logits(struct run_cuda *x, float *to, struct err *e)
 int run_cuda_slowly(struct run_cuda *x, const struct step *s, run_cuda_seen *seen, void *arg,
                     struct err *e)
 {
-    struct pass p = {s->n_tokens, s->n_out};
+    const struct program *prog = x->c.prog;
+    struct pass p = pass_of(s);
+    uint32_t end = p.draft ? prog->n_ops : prog->draft_at;
     cudaError_t rc = write_record(x, s);
 
     if (!rc)
         rc = (cudaError_t)begin_list(x, p);
-    for (uint32_t i = 0; !rc && i < x->c.prog->n_ops; i++) {
+    for (uint32_t i = p.draft ? prog->draft_at : 0; !rc && i < end; i++) {
         const struct op *op = &x->c.prog->op[i];
         uint32_t buf = op->out == PROG_NONE ? op->in[0] : op->out;
 
@@ -804,6 +688,30 @@ int run_cuda_slowly(struct run_cuda *x, const struct step *s, run_cuda_seen *see
 const void *run_cuda_buffer(const struct run_cuda *x, uint32_t buffer)
 {
     return x->buf[buffer].data;
+}
+
+/* ---- saved states ---- */
+
+static int copied(struct run_cuda *x, const struct version_copy *c, uint32_t slot, int back, struct err *e)
+{
+    cudaError_t rc = states_copy(x, c, slot, back);
+
+    if (!rc)
+        rc = cudaStreamSynchronize(x->stream);
+    return rc ? cuda_failed(x, rc, "copying a sequence's state", e) : 0;
+}
+
+int run_cuda_save(struct run_cuda *x, uint32_t seq, uint32_t pos, uint32_t slot, struct err *e)
+{
+    struct version_copy c = versions_save(x->versions, seq, pos, slot);
+
+    return copied(x, &c, slot, 0, e);
+}
+int run_cuda_restore(struct run_cuda *x, uint32_t slot, struct err *e)
+{
+    struct version_copy c = versions_restore(x->versions, slot);
+
+    return copied(x, &c, slot, 1, e);
 }
 
 const struct run_cuda_counters *run_cuda_counters(const struct run_cuda *x)

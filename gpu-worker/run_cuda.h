@@ -1,5 +1,5 @@
 /* The trunk's program on a card: coordinator/trunk/exec/program.h's list, recorded once for each batch
- * of 1 to RUN_CUDA_RECORDED tokens as a CUDA graph and replayed a step; larger passes (prompts) are
+ * of 1 to RUN_CUDA_RECORDED tokens as a CUDA graph (the NextN block's part as another) and replayed a step; larger passes (prompts) are
  * launched. The bytes are those of the CPU executor (coordinator/trunk/exec/run_cpu.c).
  *
  * Plain values in, launches out: it knows no process and no file. Owns buffers, keys and values,
@@ -42,6 +42,7 @@ struct run_cuda_config {
     uint32_t n_experts;
     uint32_t max_tokens, max_out; /* of a step */
     uint32_t n_ctx, n_seqs;
+    uint32_t n_saved; /* slots for saved states */
     enum kv_type kv;
 };
 
@@ -65,6 +66,10 @@ const uint32_t *run_cuda_best(const struct run_cuda *x);
 int run_cuda_wait(struct run_cuda *x, uint32_t limit_ms, const uint32_t **best, struct err *e);
 /* Copies the step's logits, (n_out, n_vocab) f32. After run_cuda_wait. */
 int run_cuda_logits(struct run_cuda *x, float *to, struct err *e);
+
+/* Between steps: exec.h's save and restore; the copies are on the card. */
+int run_cuda_save(struct run_cuda *x, uint32_t seq, uint32_t pos, uint32_t slot, struct err *e);
+int run_cuda_restore(struct run_cuda *x, uint32_t slot, struct err *e);
 
 /* For tests: a step operation by operation, each waited for; seen() after each, with the first byte
  * of its result on the card. */

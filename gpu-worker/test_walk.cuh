@@ -1,5 +1,5 @@
-/* For tests of the trunk on a card: a model's weights here and there, and a plain walk of its program by the
- * CPU kernels, operation by operation. */
+/* For tests of the trunk on a card: a model's weights here and there, and a walk of its program by the CPU's
+ * executor, operation by operation, with experts computed plainly. */
 #pragma once
 #include <fcntl.h>
 #include <unistd.h>
@@ -9,20 +9,17 @@
 extern "C" {
 #include "coordinator/model/model.h"
 #include "coordinator/trunk/arch/arch.h"
+#include "coordinator/trunk/exec/exec.h"
 #include "kernels/cpu.h"
 #include "kernels/expert/expert.h"
 #include "kernels/func/nasty.h"
-#include "kernels/matmul/finish.h"
-#include "kernels/matmul/matmul.h"
 #include "kernels/moe/moe.h"
-#include "kernels/norm/norm.h"
 #include "kernels/quantise/quantise.h"
-#include "kernels/rope/rope.h"
 #include "kernels/topk/topk.h"
 }
 #include "kernels/topk/topk_cuda.h"
 
-enum { MOST_K = 64 };
+enum { MOST_K = 64, DRAFTS = 4, SAVED = 2 };
 
 /* ---- a model's weights, here and on the card ---- */
 
@@ -60,6 +57,9 @@ static void load_layer(struct loaded *l, uint32_t i)
     struct expert_slot *slots = (struct expert_slot *)calloc(n, sizeof *slots);
     struct run_cuda_layer *out = &l->layer[i];
 
+    if (!ml->n_experts)
+        return;
+    out->shape.limit = ml->limit;
     out->shape.n_embd = l->m->n_embd;
     out->shape.n_ff = l->m->n_ff;
     for (int k = 0; k < EXPERT_MATS; k++) {
@@ -96,7 +96,7 @@ static void load(const char *path, struct loaded *l)
     struct err e = {};
 
     memset(l, 0, sizeof *l);
-    if (model_open(path, 0, &l->m, &e) || arch_program(l->m, &l->prog, &e))
+    if (model_open(path, 0, &l->m, &e) || arch_program_drafting(l->m, l->m->n_nextn ? DRAFTS : 0, &l->prog, &e))
         stop(&e);
     l->weight = (uint8_t **)calloc(l->prog->n_weights, sizeof *l->weight);
     l->card = (const void **)calloc(l->prog->n_weights, sizeof *l->card);
@@ -133,15 +133,12 @@ static void unload(struct loaded *l)
     model_close(l->m);
 }
 
-/* ---- the plain walk ---- */
+/* ---- the walk ---- */
 
 struct walk {
     const struct loaded *l;
-    enum kv_type kv;
-    uint32_t n_ctx, n_seqs;
-    float **buf;      /* max_tokens rows */
-    uint8_t **k, **v; /* by state: (seq, kv head, n_ctx, values) */
-    float *rows;      /* of the call: (tokens, places, n_embd) */
+    struct exec *x;
+    float *rows; /* of the call: (tokens, places, n_embd) */
     uint32_t used;
     const struct step *s;
 };
@@ -149,104 +146,32 @@ struct walk {
 static void walk_open(struct walk *w, const struct loaded *l, uint32_t max_tokens, uint32_t n_ctx,
                       uint32_t n_seqs, enum kv_type kv)
 {
-    const struct program *p = l->prog;
+    struct exec_config c = {};
+    struct err e = {};
 
     memset(w, 0, sizeof *w);
     w->l = l;
-    w->kv = kv;
-    w->n_ctx = n_ctx;
-    w->n_seqs = n_seqs;
-    w->buf = (float **)calloc(p->n_buffers, sizeof *w->buf);
-    for (uint32_t i = 0; i < p->n_buffers; i++)
-        w->buf[i] = (float *)calloc((size_t)max_tokens * p->buffer[i].width, 4);
-    w->k = (uint8_t **)calloc(p->n_states, sizeof *w->k);
-    w->v = (uint8_t **)calloc(p->n_states, sizeof *w->v);
-    for (uint32_t i = 0; i < p->n_states; i++) {
-        w->k[i] = (uint8_t *)calloc((size_t)n_ctx * n_seqs, kv_bytes(kv, p->state[i].k_width));
-        w->v[i] = (uint8_t *)calloc((size_t)n_ctx * n_seqs, kv_bytes(kv, p->state[i].v_width));
-    }
-    w->rows = (float *)calloc((size_t)max_tokens * p->top_k * p->n_embd, 4);
+    c.prog = l->prog;
+    c.weight = l->weight;
+    c.max_tokens = c.max_out = max_tokens;
+    c.n_ctx = n_ctx;
+    c.n_seqs = n_seqs;
+    c.n_saved = SAVED;
+    c.kv = kv;
+    if (exec_open(&c, &w->x, &e))
+        stop(&e);
+    w->rows = (float *)calloc((size_t)max_tokens * l->prog->top_k * l->prog->n_embd, 4);
 }
 
 static void walk_close(struct walk *w)
 {
-    for (uint32_t i = 0; i < w->l->prog->n_buffers; i++)
-        free(w->buf[i]);
-    for (uint32_t i = 0; i < w->l->prog->n_states; i++) {
-        free(w->k[i]);
-        free(w->v[i]);
-    }
-    free(w->buf);
-    free(w->k);
-    free(w->v);
+    exec_close(w->x);
     free(w->rows);
 }
 
-static uint32_t width(const struct walk *w, uint32_t buf)
-{
-    return w->l->prog->buffer[buf].width;
-}
 static float *row(const struct walk *w, uint32_t buf, uint32_t t)
 {
-    return w->buf[buf] + (size_t)t * width(w, buf);
-}
-static uint32_t live(const struct walk *w, uint32_t buf)
-{
-    return w->l->prog->buffer[buf].rows ? w->s->n_out : w->s->n_tokens;
-}
-
-static void walk_matmul(struct walk *w, const struct op *op, uint32_t t)
-{
-    const struct prog_weight *pw = &w->l->prog->weight[op->w];
-    size_t n = width(w, op->in[0]), stride = act_stride((enum act_form)op->n[0], n);
-    void *act = aligned_alloc(64, stride);
-
-    act_prepare((enum act_form)op->n[0], row(w, op->in[0], t), n, act);
-    matmul(pw->type, w->l->weight[op->w], pw->row_bytes, pw->cols, 0, pw->rows, act, stride, NULL,
-           1, row(w, op->out, t), width(w, op->out));
-    if (pw->scale != PROG_NONE || pw->bias != PROG_NONE)
-        product_finish(row(w, op->out, t), pw->rows,
-                       pw->scale == PROG_NONE ? NULL : (const float *)w->l->weight[pw->scale],
-                       pw->bias == PROG_NONE ? NULL : (const float *)w->l->weight[pw->bias]);
-    free(act);
-}
-
-static uint8_t *head(const struct walk *w, uint8_t *base, uint32_t seq, uint32_t heads, uint32_t h,
-                     size_t bytes)
-{
-    return base + ((size_t)seq * heads + h) * w->n_ctx * bytes;
-}
-
-static void walk_append(struct walk *w, const struct op *op, uint32_t t)
-{
-    const struct prog_state *st = &w->l->prog->state[op->state];
-    uint32_t hd = st->head_values, heads = st->k_width / hd;
-    const struct step_token *tok = &w->s->token[t];
-    size_t bytes = kv_bytes(w->kv, hd);
-
-    for (uint32_t h = 0; h < heads; h++) {
-        kv_store(w->kv, row(w, op->in[0], t) + h * hd, hd,
-                 head(w, w->k[op->state], tok->seq, heads, h, bytes) + tok->pos * bytes);
-        kv_store(w->kv, row(w, op->in[1], t) + h * hd, hd,
-                 head(w, w->v[op->state], tok->seq, heads, h, bytes) + tok->pos * bytes);
-    }
-}
-
-static void walk_attention(struct walk *w, const struct op *op, uint32_t t)
-{
-    uint32_t heads = op->n[0], kv_heads = op->n[1], hd = op->n[2];
-    const struct step_token *tok = &w->s->token[t];
-    size_t bytes = kv_bytes(w->kv, hd);
-    void *scratch = aligned_alloc(64, (attention_scratch(hd) + 63) & ~(size_t)63);
-
-    for (uint32_t h = 0; h < heads; h++) {
-        uint32_t kvh = h / (heads / kv_heads);
-        attention(w->kv, row(w, op->in[0], t) + h * hd,
-                  head(w, w->k[op->state], tok->seq, kv_heads, kvh, bytes),
-                  head(w, w->v[op->state], tok->seq, kv_heads, kvh, bytes), bytes, bytes,
-                  tok->pos + 1, hd, hd, op->f[0], row(w, op->out, t) + h * hd, scratch);
-    }
-    free(scratch);
+    return (float *)exec_row(w->x, buf, t);
 }
 
 static struct expert_part part_of(const struct walk *w, uint32_t layer, int k, uint32_t e)
@@ -280,7 +205,8 @@ static void walk_experts(struct walk *w, const struct op *op, uint32_t t)
     for (uint32_t p = 0; p < w->used; p++) {
         struct expert_part gate = part_of(w, layer, 0, ids[p]), up = part_of(w, layer, 1, ids[p]),
                            down = part_of(w, layer, 2, ids[p]);
-        expert_gate_up(&gate, &up, n, 0, n_ff, act[0], 64, act[1], 64, NULL, 1, 0.0f, tmp, h, n_ff);
+        expert_gate_up(&gate, &up, n, 0, n_ff, act[0], 64, act[1], 64, NULL, 1, w->l->layer[layer].shape.limit, tmp, h,
+                       n_ff);
         act_prepare(type_info(x[2].type)->act, h, n_ff, act[2]);
         expert_down(&down, n_ff, 0, n, act[2], 64, 1, w->rows + ((size_t)t * w->used + p) * n, n);
     }
@@ -290,77 +216,46 @@ static void walk_experts(struct walk *w, const struct op *op, uint32_t t)
     free(tmp);
 }
 
-static void walk_op(struct walk *w, const struct op *op, uint32_t t)
+static void walk_sum(struct walk *w, const struct op *op, uint32_t t)
 {
-    const struct program *p = w->l->prog;
+    uint32_t n = w->l->prog->n_embd;
     const float *of[MOST_K];
 
-    switch ((enum op_kind)op->kind) {
-    case OP_EMBED:
-        dequant_row(p->weight[op->w].type,
-                    w->l->weight[op->w] + w->s->token[t].id * p->weight[op->w].row_bytes,
-                    p->weight[op->w].cols, row(w, op->out, t));
-        break;
-    case OP_MATMUL:
-        walk_matmul(w, op, t);
-        break;
-    case OP_RMS_NORM:
-        for (uint32_t i = 0; i < op->n[1]; i++)
-            rms_norm(row(w, op->in[0], t) + i * op->n[0], (const float *)w->l->weight[op->w],
-                     row(w, op->out, t) + i * op->n[0], op->n[0], op->f[0]);
-        break;
-    case OP_ROPE: {
-        float c[1024], s[1024];
-        rope_row(p->rope_base, p->n_rot, w->s->token[t].pos, c, s);
-        for (uint32_t h = 0; h < op->n[0]; h++)
-            rope_neox(row(w, op->out, t) + h * op->n[1], op->n[2], c, s);
-        break;
-    }
-    case OP_KV_APPEND:
-        walk_append(w, op, t);
-        break;
-    case OP_ATTENTION:
-        walk_attention(w, op, t);
-        break;
-    case OP_ADD:
-        vec_add(row(w, op->out, t), row(w, op->in[0], t), width(w, op->out));
-        break;
-    case OP_ROUTER:
-        router_softmax(row(w, op->in[0], t), op->n[0], op->n[1], (int)op->n[2], op->f[0], op->f[1],
-                       row(w, op->out, t), (uint32_t *)row(w, op->n[3], t), row(w, op->n[4], t));
-        break;
-    case OP_MOE_CALL:
-        walk_experts(w, op, t);
-        break;
-    case OP_MOE_SUM:
-        for (uint32_t k = 0; k < w->used; k++)
-            of[k] = w->rows + ((size_t)t * w->used + k) * p->n_embd;
-        moe_sum(row(w, op->in[1], t), of, w->used, row(w, op->out, t), p->n_embd);
-        break;
-    case OP_PICK:
-        memcpy(row(w, op->out, t), row(w, op->in[0], w->s->out[t]), width(w, op->out) * 4);
-        break;
-    case OP_PREPARE:
-    default:
-        break;
-    }
+    for (uint32_t k = 0; k < w->used; k++)
+        of[k] = w->rows + ((size_t)t * w->used + k) * n;
+    moe_sum(row(w, op->in[1], t), of, w->used, row(w, op->out, t), n);
 }
 
-static void walk_all(struct walk *w, const struct op *op)
+static void walk_op(struct walk *w, const struct op *op)
 {
-    uint32_t n = op->kind == OP_PICK || op->kind == OP_RMS_NORM || op->kind == OP_MATMUL ||
-                         op->kind == OP_ADD
-                     ? live(w, op->out)
-                     : w->s->n_tokens;
+    if (op->kind != OP_MOE_CALL && op->kind != OP_MOE_SUM) {
+        exec_op(w->x, op);
+        return;
+    }
+    for (uint32_t t = 0; t < w->s->n_tokens; t++)
+        (op->kind == OP_MOE_CALL ? walk_experts : walk_sum)(w, op, t);
+}
 
-    for (uint32_t t = 0; t < n; t++)
-        walk_op(w, op, t);
+static void walk_begin(struct walk *w, const struct step *s)
+{
+    w->s = s;
+    exec_begin(w->x, s);
+}
+
+static const float *walk_logits(const struct walk *w)
+{
+    const struct program *p = w->l->prog;
+
+    return row(w, w->s->pass == STEP_TRUNK ? p->logits : p->draft_logits, 0);
 }
 
 static const float *walk_step(struct walk *w, const struct step *s)
 {
-    w->s = s;
-    for (uint32_t i = 0; i < w->l->prog->n_ops; i++)
-        walk_all(w, &w->l->prog->op[i]);
-    return w->buf[w->l->prog->logits];
+    const struct program *p = w->l->prog;
+    int draft = s->pass != STEP_TRUNK;
+
+    walk_begin(w, s);
+    for (uint32_t i = draft ? p->draft_at : 0; i < (draft ? p->n_ops : p->draft_at); i++)
+        walk_op(w, &p->op[i]);
+    return walk_logits(w);
 }

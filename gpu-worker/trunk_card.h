@@ -52,8 +52,12 @@ const uint32_t *trunk_card_best(const struct trunk_card *t);
 void trunk_card_stop(struct trunk_card *t);
 /* Tests: a kernel that faults is launched; all that comes after it fails. */
 void trunk_card_break(void);
-/* What a layer chose in the last step: ids (tokens, used), and how many each. NULL: it has no experts. */
-const uint32_t *trunk_card_choice(const struct trunk_card *t, uint32_t layer, uint32_t *used);
+/* What a layer chose in the last step: ids (tokens, used), and how many each. NULL: it has no experts, or is
+ * not one of that pass (draft: the NextN block's). */
+const uint32_t *trunk_card_choice(const struct trunk_card *t, uint32_t layer, int draft, uint32_t *used);
+/* Between steps, waited for: exec.h's save and restore. */
+int trunk_card_save(struct trunk_card *t, uint32_t seq, uint32_t pos, uint32_t slot, struct err *e);
+int trunk_card_restore(struct trunk_card *t, uint32_t slot, struct err *e);
 
 struct trunk_card_counters {
     uint64_t calls, items, disk_items, card_items, own_items, wait_ns;

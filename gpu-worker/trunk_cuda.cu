@@ -19,6 +19,7 @@ struct trunk_card {
     struct run_cuda_layer *layer;
     const void **weight; /* on the card */
     uint32_t *used;      /* by layer; 0: no experts */
+    uint8_t *draft;      /* by layer: 1: the NextN block's */
 };
 
 /* ---- weights ---- */
@@ -125,8 +126,10 @@ static void shapes(struct trunk_card *t)
         }
     }
     for (uint32_t i = 0; i < t->c.prog->n_ops; i++)
-        if (t->c.prog->op[i].kind == OP_MOE_CALL)
+        if (t->c.prog->op[i].kind == OP_MOE_CALL) {
             t->used[t->c.prog->op[i].n[0]] = t->c.prog->op[i].n[1];
+            t->draft[t->c.prog->op[i].n[0]] = i >= t->c.prog->draft_at;
+        }
 }
 
 static int open_calls(struct trunk_card *t, struct err *e)
@@ -170,6 +173,7 @@ static int open_run(struct trunk_card *t, struct err *e)
     c.max_out = t->g.step_out;
     c.n_ctx = t->g.n_ctx;
     c.n_seqs = t->g.n_seqs;
+    c.n_saved = t->g.n_saved;
     c.kv = t->c.kv;
     return run_cuda_open(&c, &t->run, e);
 }
@@ -187,7 +191,8 @@ int trunk_card_open(const struct trunk_card_config *c, struct trunk_card **out, 
     t->layer = (struct run_cuda_layer *)calloc(t->g.n_layers, sizeof *t->layer);
     t->weight = (const void **)calloc(c->prog->n_weights + 1, sizeof *t->weight);
     t->used = (uint32_t *)calloc(t->g.n_layers, sizeof *t->used);
-    if (!t->layer || !t->weight || !t->used)
+    t->draft = (uint8_t *)calloc(t->g.n_layers, 1);
+    if (!t->layer || !t->weight || !t->used || !t->draft)
         return err_set(e, -ENOMEM, "no memory for the trunk on a card");
     shapes(t);
     if ((rc = upload(t, e)) || (rc = reach_all(t, e)) || (rc = open_calls(t, e)))
@@ -205,6 +210,7 @@ void trunk_card_close(struct trunk_card *t)
     free(t->layer);
     free(t->weight);
     free(t->used);
+    free(t->draft);
     free(t);
 }
 
@@ -236,10 +242,18 @@ void trunk_card_break(void)
 {
     fault_kernel<<<1, 1>>>();
 }
-const uint32_t *trunk_card_choice(const struct trunk_card *t, uint32_t layer, uint32_t *used)
+int trunk_card_save(struct trunk_card *t, uint32_t seq, uint32_t pos, uint32_t slot, struct err *e)
+{
+    return run_cuda_save(t->run, seq, pos, slot, e);
+}
+int trunk_card_restore(struct trunk_card *t, uint32_t slot, struct err *e)
+{
+    return run_cuda_restore(t->run, slot, e);
+}
+const uint32_t *trunk_card_choice(const struct trunk_card *t, uint32_t layer, int draft, uint32_t *used)
 {
     *used = t->used[layer];
-    return t->used[layer] ? calls_cuda_choice(t->calls, layer) : NULL;
+    return t->used[layer] && t->draft[layer] == draft ? calls_cuda_choice(t->calls, layer) : NULL;
 }
 
 void trunk_card_counters(const struct trunk_card *t, struct trunk_card_counters *c)

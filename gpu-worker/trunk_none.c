@@ -37,9 +37,19 @@ void trunk_card_break(void)
 {
     abort();
 }
-const uint32_t *trunk_card_choice(const struct trunk_card *t, uint32_t layer, uint32_t *used)
+const uint32_t *trunk_card_choice(const struct trunk_card *t, uint32_t layer, int draft, uint32_t *used)
 {
-    (void)t, (void)layer, (void)used;
+    (void)t, (void)layer, (void)draft, (void)used;
+    abort();
+}
+int trunk_card_save(struct trunk_card *t, uint32_t seq, uint32_t pos, uint32_t slot, struct err *e)
+{
+    (void)t, (void)seq, (void)pos, (void)slot, (void)e;
+    abort();
+}
+int trunk_card_restore(struct trunk_card *t, uint32_t slot, struct err *e)
+{
+    (void)t, (void)slot, (void)e;
     abort();
 }
 void trunk_card_counters(const struct trunk_card *t, struct trunk_card_counters *c)

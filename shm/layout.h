@@ -84,6 +84,7 @@ struct geometry {
     uint32_t n_vocab, n_ctx;        /* a token's id and position are below these */
     uint32_t step_tokens, step_out; /* most tokens of a step, and most rows of logits */
     uint32_t n_seqs;        /* a token's sequence is below this */
+    uint32_t n_saved;       /* slots for saved states */
     uint32_t n_slots;       /* slots of all cards: places n_slabs .. n_slabs + n_slots - 1 */
     uint32_t token_bytes;   /* of looked-up rows that a step hands over for each token */
     uint64_t acts_half;     /* bytes of one half of the activation arena */
@@ -237,6 +238,16 @@ struct step_token {
     uint32_t pos; /* position in its sequence, from 0; all earlier positions are in the state */
     uint32_t seq; /* sequence slot */
 };
+enum step_pass {
+    STEP_TRUNK,
+    STEP_DRAFT, /* row i pairs what the trunk's last step left of its token i with token i here, which is the one
+                 * after it; pos: the row's number, that token's position less one */
+    STEP_CHAIN, /* one row: the last row of the draft step before in the trunk's place */
+    /* no step: what a sequence keeps besides rows by position. One token: id is the slot, below n_saved */
+    STEP_SAVE,    /* sequence seq as it is before position pos goes to the slot */
+    STEP_RESTORE, /* and back */
+    STEP_PASSES
+};
 struct step_record {
     uint64_t seq;
     uint64_t state_in;  /* version of the state that it begins with; 0: empty */
@@ -244,7 +255,7 @@ struct step_record {
     uint32_t n_tokens;
     uint32_t n_out;     /* rows of logits that are wanted; 0: the state alone */
     uint32_t best_only; /* 1: their best tokens do */
-    uint32_t reserved;
+    uint32_t pass;      /* enum step_pass */
 };
 _Static_assert(sizeof(struct step_record) == 40, "a shared structure's size is fixed");
 struct steps {

@@ -10,10 +10,11 @@
 
 #define STEPS 20000u
 #define VOCAB 64u
+#define SAVED 3u
 
 static struct geometry g = {.n_nodes = 1, .n_layers = 1, .n_experts = 4, .top_k = 2, .n_embd = 8, .n_ff = 8,
                             .max_tokens = 4, .max_items = 4, .max_pairs = 8, .amend_slots = 16,
-                            .order_slots = 4, .n_slabs = 4, .n_vocab = VOCAB, .n_ctx = 1u << 20, .n_seqs = 2,
+                            .order_slots = 4, .n_slabs = 4, .n_vocab = VOCAB, .n_ctx = 1u << 20, .n_seqs = 2, .n_saved = SAVED,
                             .step_tokens = 5, .step_out = 3, .token_bytes = 8, .acts_half = 128, .inter_half = 256,
                             .rows_half = 256};
 
@@ -130,6 +131,9 @@ static void what_makes_no_sense(void)
     x = r, x.n_out = 4, refuses("too many rows", x, t, 0);
     refuses("a row of no token", r, t, 2);
     x = r, x.n_out = 2, refuses("rows that do not ascend", x, t, 1);
+    x = r, x.pass = STEP_PASSES, refuses("a pass", x, t, 0);
+    x = r, x.pass = STEP_SAVE, refuses("a slot", x, (struct step_token){SAVED, 0, 0}, 0);
+    x = r, x.pass = STEP_SAVE, x.n_out = 1, refuses("rows of a saved state", x, (struct step_token){0, 0, 0}, 0);
     refuses("an id", r, (struct step_token){VOCAB, 0, 0}, 0);
     refuses("a position", r, (struct step_token){1, 1u << 20, 0}, 0);
     refuses("a sequence", r, (struct step_token){1, 1, 2}, 0);

@@ -67,7 +67,8 @@ static const float *draft_rows(struct decode *d, size_t from, uint32_t n, int wa
                                const uint32_t *ids)
 {
     uint32_t last = n - 1;
-    struct step s = {.n_tokens = n, .n_out = wanted, .token = d->pass, .out = &last, .pass = pass};
+    struct step s = {.n_tokens = n, .n_out = wanted, .token = d->pass, .out = &last, .pass = pass,
+                     .best_only = sample_is_first(d->settings) && !d->o.grammar};
 
     for (uint32_t i = 0; i < n; i++)
         d->pass[i] = (struct step_token){ids[i], (uint32_t)(from + i - d->base), d->o.seq};
@@ -80,6 +81,8 @@ static int guess(struct decode *d, const float *logits, size_t n)
     const uint64_t *allowed = NULL;
     struct err none = {0};
 
+    if (!d->o.grammar && engine_best(d->en, 0, &d->ids[n]) && sample_keeps_first(d->settings, d->ids[n]))
+        return d->ids[n] == TOKEN_NONE;
     if (d->guess && !(allowed = grammar_allowed(d->guess, &none)))
         return 1;
     if (sample_token(d->settings, logits, engine_model(d->en)->n_vocab, d->ids, n, allowed, d->scratch, &d->ids[n], &none))
@@ -121,7 +124,7 @@ static void make_drafts(struct decode *d, uint32_t wanted)
     logits = draft_rows(d, at, d->left, wanted > 0, STEP_DRAFT, d->ids + at + 1);
     at += d->left;
     d->left = 0;
-    while (d->n_drafts < wanted) {
+    while (logits && d->n_drafts < wanted) {
         uint32_t *next = &d->ids[d->n + d->n_drafts]; /* beyond the known ones */
         if (guess(d, logits, d->n + d->n_drafts))
             break; /* no token is likely: no draft */
@@ -129,6 +132,7 @@ static void make_drafts(struct decode *d, uint32_t wanted)
         if (d->n_drafts < wanted)
             logits = draft_rows(d, at++, 1, 1, STEP_CHAIN, next);
     }
+    d->rows_there = logits != NULL; /* else they begin anew behind the next step */
 }
 
 /* Drafts for the next step, once all of this one is known. While the choice is between drafting and not, the

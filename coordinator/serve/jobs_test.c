@@ -570,6 +570,12 @@ int main(int argc, char **argv)
     x = o;
     x.model_path = GLM5NEXT, x.drafts = 2;
     run(&(struct test){.what = "recurrent, drafts", .talk = 1, .wish = glm5next, .cancels = 1, .clients = clients}, x, 1);
+    x.want = cards(argc, argv);
+    run(&(struct test){.what = "recurrent, drafts, on a card", .talk = 1, .wish = glm5next, .clients = clients}, x, 0);
+    setenv("CONCLAVE_DIE", "step:150:0:2", 1); /* what was saved goes with the host: tokens are played again */
+    run(&(struct test){.what = "recurrent, drafts, a card that dies", .talk = 1, .wish = glm5next, .clients = clients}, x, 0);
+    unsetenv("CONCLAVE_DIE");
+    x.want = o.want;
     x.model_path = QWEN4EXP, x.drafts = 0, x.table_ram = 1 << 15;
     run(&(struct test){.what = "a table by rows", .talk = 1, .wish = qwen4exp, .cancels = 1, .clients = clients}, x, 1);
     for (int i = 0; i < 3; i++)

@@ -22,6 +22,7 @@ struct trunk_host {
     uint64_t record;      /* last one published */
     uint64_t state;       /* version of the state that the host has */
     uint32_t *token;      /* by sequence and position: as they were asked for */
+    int out;              /* the card was left out: there is no host any more */
     uint32_t *n;          /* by sequence: tokens that the executor's state has */
     struct step_token *replay;
     uint32_t n_replay;    /* most of a pass */
@@ -163,15 +164,17 @@ static int play(struct trunk_host *h, const struct step *s)
                             .state_out = h->state + 1,
                             .n_tokens = s->n_tokens,
                             .n_out = s->n_out,
-                            .best_only = s->best_only != 0};
+                            .best_only = s->best_only != 0,
+                            .pass = s->pass};
 
-    if (h->c.rows) {
+    if (h->c.rows && s->pass == STEP_TRUNK) {
         struct step_rows rows;
         h->c.rows(h->c.rows_arg, s, &rows);
         step_put_rows(h->c.geo, steps_of(h), rows.bytes, s->n_tokens);
     }
-    atomic_store_explicit(&h->now, r.seq << 32 | s->n_tokens, memory_order_release);
-    if (h->answered_ns && s->n_tokens == 1) {
+    if (s->pass == STEP_TRUNK) /* uses are counted by its steps */
+        atomic_store_explicit(&h->now, r.seq << 32 | s->n_tokens, memory_order_release);
+    if (h->answered_ns && s->n_tokens == 1 && s->pass == STEP_TRUNK) {
         h->count.chosen_ns += now_ns() - h->answered_ns;
         h->count.chosen++;
     }
@@ -184,7 +187,8 @@ static int play(struct trunk_host *h, const struct step *s)
     if (lost)
         return -1;
     h->state++;
-    trunk_host_did(h, s);
+    if (s->pass == STEP_TRUNK)
+        trunk_host_did(h, s);
     return 0;
 }
 
@@ -232,7 +236,7 @@ static uint64_t behind(const struct step *s)
 }
 
 /* The host is reaped. Another one, with nothing in its memory. 0: it follows; -1: there will be none. */
-static int succeed(struct trunk_host *h, const struct step *s)
+static int succeed(struct trunk_host *h, uint64_t again)
 {
     struct life *l = h->c.life;
     uint32_t open, up = atomic_load(&l->last_up);
@@ -255,26 +259,80 @@ static int succeed(struct trunk_host *h, const struct step *s)
     fprintf(stderr, "conclave: %s: %u open call%s retired, ", l->name, open, open == 1 ? "" : "s");
     if (turn == LIFE_OUT) {
         fprintf(stderr, "the trunk is executed here from call %llu on, %llu tokens are played again\n",
-                (unsigned long long)h->first, (unsigned long long)behind(s));
+                (unsigned long long)h->first, (unsigned long long)again);
+        h->out = 1;
         return -1;
     }
     h->count.successors++;
     fprintf(stderr, "pid %d goes on with call %llu, %llu tokens are played again\n", l->pid,
-            (unsigned long long)h->first, (unsigned long long)behind(s));
+            (unsigned long long)h->first, (unsigned long long)again);
     return 0;
 }
 
 const float *trunk_host_step(struct trunk_host *h, const struct step *s)
 {
     struct step m;
-    int lost = 0;
+    int lost = h->out;
 
+    if (lost)
+        return NULL;
     do {
         while (trunk_host_owed(h, s, &m))
-            if (play(h, &m) && succeed(h, s))
+            if (play(h, &m) && succeed(h, behind(s)))
                 return NULL;
-    } while (play(h, s) && !(lost = succeed(h, s)));
+    } while (play(h, s) && !(lost = succeed(h, behind(s))));
     return lost ? NULL : answer_logits(answers_of(h));
+}
+
+/* ---- what is no step of the trunk ---- */
+
+/* 0: done; -1: the host died over it, and what it was about is gone. A sequence's tokens are played again before its
+ * next step, as ever. */
+static int once(struct trunk_host *h, const struct step *s)
+{
+    uint64_t n = h->n[s->token[0].seq];
+
+    if (!h->out && !play(h, s))
+        return 0;
+    if (!h->out)
+        succeed(h, n);
+    return -1;
+}
+
+const float *trunk_host_draft(struct trunk_host *h, const struct step *s)
+{
+    return once(h, s) ? NULL : answer_logits(answers_of(h));
+}
+
+int trunk_host_save(struct trunk_host *h, uint32_t seq, uint32_t pos, uint32_t slot)
+{
+    const struct step_token t = {slot, pos, seq};
+    const struct step s = {.n_tokens = 1, .token = &t, .pass = STEP_SAVE};
+
+    return h->n[seq] < pos ? -1 : once(h, &s);
+}
+
+int trunk_host_restore(struct trunk_host *h, uint32_t seq, uint32_t pos, uint32_t slot)
+{
+    const struct step_token t = {slot, pos, seq};
+    const struct step s = {.n_tokens = 1, .token = &t, .pass = STEP_RESTORE};
+    int rc = once(h, &s);
+
+    h->n[seq] = rc ? 0 : pos;
+    return rc;
+}
+
+void trunk_host_forget(struct trunk_host *h, uint32_t seq)
+{
+    h->n[seq] = 0;
+}
+void trunk_host_keeps(struct trunk_host *h, uint32_t seq, uint32_t pos)
+{
+    h->n[seq] = pos;
+}
+uint32_t trunk_host_has(const struct trunk_host *h, uint32_t seq)
+{
+    return h->n[seq];
 }
 
 const uint32_t *trunk_host_best(const struct trunk_host *h)

@@ -42,6 +42,17 @@ void trunk_host_says(const struct trunk_host *h, char *text, size_t n, uint64_t 
  *     while (trunk_host_owed(h, s, &m)) { do m; trunk_host_did(h, &m); }
  * and after it trunk_host_did(h, s). m: a pass of tokens that the step stands on, valid until the next call. */
 const float *trunk_host_step(struct trunk_host *h, const struct step *s);
+/* A pass of the NextN block over rows of the last step, or its chain; NULL: the host died over it, and what it had of
+ * the block's rows is gone (who asks again begins with row 0). */
+const float *trunk_host_draft(struct trunk_host *h, const struct step *s);
+/* What a sequence keeps besides rows by position, to a slot of the host and back (STEP_SAVE). 0; -1: it has not, or
+ * not any more. It has nothing that an earlier host had. */
+int trunk_host_save(struct trunk_host *h, uint32_t seq, uint32_t pos, uint32_t slot);
+int trunk_host_restore(struct trunk_host *h, uint32_t seq, uint32_t pos, uint32_t slot);
+/* The sequence's tokens are all played again before its next step; all from pos on; so many are there. */
+void trunk_host_forget(struct trunk_host *h, uint32_t seq);
+void trunk_host_keeps(struct trunk_host *h, uint32_t seq, uint32_t pos);
+uint32_t trunk_host_has(const struct trunk_host *h, uint32_t seq);
 /* Of the last step: the first token of each wanted row's order (TOKEN_NONE: it has none), until the next one. NULL:
  * the host does not tell. Where a step wanted nothing else and this is told, its logits mean nothing. */
 const uint32_t *trunk_host_best(const struct trunk_host *h);

@@ -465,9 +465,19 @@ struct attention_args {
     unsigned chunks; /* room for */
 };
 
+/* how many, then rows; NULL: all */
+static __device__ __forceinline__ const uint32_t *list_of(const attention_args &x, unsigned t)
+{
+    const uint32_t *list = x.a.list ? x.a.list + t * x.a.list_ld : NULL;
+
+    return list && *list != ATTENTION_LIST_ALL ? list : NULL;
+}
+
 static __device__ __forceinline__ unsigned keys_of(const attention_args &x, unsigned t)
 {
-    return x.a.list ? x.a.list_n[t] : x.a.pos[t] + 1;
+    const uint32_t *list = list_of(x, t);
+
+    return list ? *list : x.a.pos[t] + 1;
 }
 
 template <kv_type T>
@@ -480,7 +490,8 @@ static __device__ __forceinline__ work<T> work_of(const attention_args &x, unsig
 
     w.k = (const cell *)x.a.k + row0 * x.a.hd;
     w.v = (const cell *)x.a.v + row0 * x.a.dv;
-    w.list = x.a.list ? x.a.list + t * x.a.list_ld : NULL;
+    w.list = list_of(x, t);
+    w.list += w.list != NULL; /* behind their number */
     w.hd = x.a.hd;
     w.dv = x.a.dv;
     w.scale = x.scale;

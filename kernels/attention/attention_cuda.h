@@ -14,18 +14,20 @@
 CUDA_BEGIN
 #include "kernels/attention/attention.h"
 
+#define ATTENTION_LIST_ALL UINT32_MAX
 struct attention_kv {
     enum kv_type type;
     void *k, *v;                      /* device memory, base aligned to 16 */
     unsigned n_ctx, kv_heads, hd, dv; /* hd: values of a key, dv: of a value */
     const uint32_t *pos, *seq;        /* device, by token: it sees the positions 0 ... pos */
-    /* selected lists: key j of token t is row list[t * list_ld + j], j < list_n[t]; NULL: none */
-    const uint32_t *list, *list_n;
+    /* selected lists: token t's at list + t * list_ld: how many, then their rows; or ATTENTION_LIST_ALL alone: 0 ...
+     * pos. NULL: none */
+    const uint32_t *list;
     size_t list_ld;
 };
 
 /* Row pos[t] of sequence seq[t] = token t's kv_heads keys and values, k (n_tokens, kv_heads * hd)
- * with ldk floats from token to token, v likewise. */
+ * with ldk floats from token to token, v likewise; dv 0: there are keys alone. */
 void kv_append_cuda(const struct attention_kv *a, const float *k, size_t ldk, const float *v,
                     size_t ldv, unsigned n_tokens, cudaStream_t s);
 

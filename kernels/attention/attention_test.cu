@@ -19,7 +19,7 @@ struct both {
     struct attention_kv a;
     uint8_t *k, *v;
     size_t k_bytes, v_bytes;
-    uint32_t pos[MOST_TOKENS], seq[MOST_TOKENS], list_n[MOST_TOKENS], *list;
+    uint32_t pos[MOST_TOKENS], seq[MOST_TOKENS], *list;
 };
 
 static void open_both(struct both *b, const struct shape *s, enum kv_type type, int kind,
@@ -39,15 +39,16 @@ static void open_both(struct both *b, const struct shape *s, enum kv_type type, 
         nasty_fill(r, kind, x, s->dv);
         kv_store(type, x, s->dv, b->v + i * kv_bytes(type, s->dv));
     }
-    b->list = (uint32_t *)malloc((size_t)MOST_TOKENS * s->n_ctx * sizeof *b->list);
+    b->list = (uint32_t *)malloc((size_t)MOST_TOKENS * (s->n_ctx + 1) * sizeof *b->list);
     for (unsigned t = 0, at = 0; t < s->n_tokens; t++) {
         b->seq[t] = t >= s->n_tokens / 3; /* two runs */
         if (t == 0 || b->seq[t] != b->seq[t - 1])
             at = nasty_u32(r) % (s->n_ctx - s->n_tokens + 1);
         b->pos[t] = at++;
-        b->list_n[t] = 1 + nasty_u32(r) % (b->pos[t] + 1);
-        for (unsigned j = 0; j < b->list_n[t]; j++)
-            b->list[(size_t)t * s->n_ctx + j] = nasty_u32(r) % (b->pos[t] + 1);
+        uint32_t *list = b->list + (size_t)t * (s->n_ctx + 1);
+        *list = t % 4 == 3 ? ATTENTION_LIST_ALL : 1 + nasty_u32(r) % (b->pos[t] + 1);
+        for (unsigned j = 0; *list != ATTENTION_LIST_ALL && j < *list; j++)
+            list[1 + j] = nasty_u32(r) % (b->pos[t] + 1);
     }
     b->a.type = type;
     b->a.k = cuda_copy(b->k, b->k_bytes);
@@ -59,10 +60,9 @@ static void open_both(struct both *b, const struct shape *s, enum kv_type type, 
     b->a.pos = (uint32_t *)cuda_copy(b->pos, sizeof b->pos);
     b->a.seq = (uint32_t *)cuda_copy(b->seq, sizeof b->seq);
     if (s->listed) {
-        b->a.list_ld = s->n_ctx;
+        b->a.list_ld = s->n_ctx + 1;
         b->a.list =
-            (uint32_t *)cuda_copy(b->list, (size_t)MOST_TOKENS * s->n_ctx * sizeof *b->list);
-        b->a.list_n = (uint32_t *)cuda_copy(b->list_n, sizeof b->list_n);
+            (uint32_t *)cuda_copy(b->list, (size_t)MOST_TOKENS * (s->n_ctx + 1) * sizeof *b->list);
     }
     free(x);
 }
@@ -74,7 +74,6 @@ static void close_both(struct both *b)
     CUDA_OK(cudaFree((void *)b->a.pos));
     CUDA_OK(cudaFree((void *)b->a.seq));
     CUDA_OK(cudaFree((void *)b->a.list));
-    CUDA_OK(cudaFree((void *)b->a.list_n));
     free(b->k);
     free(b->v);
     free(b->list);
@@ -108,9 +107,10 @@ static void reference(const struct both *b, const struct shape *s, const float *
             keys.hd = s->hd;
             keys.dv = s->dv;
             keys.scale = scale;
-            if (s->listed) {
-                keys.list = b->list + (size_t)t * s->n_ctx;
-                one.n = b->list_n[t];
+            const uint32_t *list = b->list + (size_t)t * (s->n_ctx + 1);
+            if (s->listed && *list != ATTENTION_LIST_ALL) {
+                keys.list = list + 1;
+                one.n = *list;
             }
             attention_group_ref(&keys, &one, 1, scratch);
         }

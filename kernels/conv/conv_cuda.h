@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/run.h"
 #include "kernels/stream.h"
 
 enum { CONV_CUDA_WIDTH = 16 }; /* most taps */
@@ -23,6 +24,29 @@ struct conv_cuda {
     const uint32_t *seq;
 };
 
+/* Tails: of each sequence the last `keep` rows of n floats, twice: row p of version v of slot s at base + s *
+ * seq_floats + (v * keep + p % keep) * n, p a position. */
+struct tails_cuda {
+    float *base;
+    size_t seq_floats;
+    unsigned keep, n;
+    const struct run *run; /* device */
+    const uint32_t *n_runs;
+    unsigned most_runs;
+};
+/* The convolution of a batch's tokens with the rows before it from the version that is read, then silu. x
+ * (n_tokens, n), y likewise; x is not y. w (n, width). */
+struct conv_runs_cuda {
+    struct tails_cuda tails;
+    const float *x, *w;
+    float *y;
+    unsigned width, n_tokens;
+};
+
 CUDA_BEGIN
+void silu_conv_runs_cuda(const struct conv_runs_cuda *c, cudaStream_t s);
+/* Values [a, a + n) of the version that is written: the rows of the runs' tokens, x (n_tokens, n), and what is left
+ * of the version that is read. */
+void tails_write_cuda(const struct tails_cuda *t, const float *x, unsigned a, unsigned n, cudaStream_t s);
 void short_conv_cuda(const struct conv_cuda *c, cudaStream_t s);
 CUDA_END

@@ -102,3 +102,118 @@ void delta_rule_cuda(const struct delta_cuda *d, cudaStream_t s)
     else
         rule<0><<<grid, THREADS, 0, s>>>(*d);
 }
+
+/* ---- versions ---- */
+
+/* One token of one head, this thread's keys in registers. o: this thread's share of the column's output. */
+template <int HOLD>
+static __device__ __forceinline__ float one_token(float s[HOLD], const at &w, unsigned n_k, bool a_one,
+                                                  unsigned lane)
+{
+    float u = 0.0f, o = 0.0f, x;
+
+#pragma unroll
+    for (unsigned i = 0; i < HOLD; i++) {
+        unsigned k = i * LANES + lane;
+        if (k < n_k) {
+            s[i] = __fmul_rn(s[i], w.a[a_one ? 0 : k]);
+            u = __fmaf_rn(s[i], w.key[k], u);
+        }
+    }
+    x = __fmul_rn(__fsub_rn(w.value, fold4(u)), w.beta);
+#pragma unroll
+    for (unsigned i = 0; i < HOLD; i++) {
+        unsigned k = i * LANES + lane;
+        if (k < n_k) {
+            s[i] = __fmaf_rn(w.key[k], x, s[i]);
+            o = __fmaf_rn(s[i], w.q[k], o);
+        }
+    }
+    return fold4(o);
+}
+
+template <int HOLD>
+static __device__ __forceinline__ void store_part(float *to, const float s[HOLD], unsigned n_k, unsigned n_v,
+                                                  unsigned lane)
+{
+#pragma unroll
+    for (unsigned i = 0; i < HOLD; i++)
+        if (i * LANES + lane < n_k)
+            to[(size_t)(i * LANES + lane) * n_v] = cu_canon(s[i]);
+}
+
+/* What the block's columns keep of a token; the first column block keys, a and beta too. */
+static __device__ __forceinline__ void keep(float *rec, const struct delta_runs_cuda &d, const at &w, unsigned v,
+                                            unsigned lane)
+{
+    unsigned n_a = d.a_one ? 1 : d.n_k;
+
+    if (v < d.n_v && lane == 0)
+        rec[d.n_k + v] = w.value;
+    if (blockIdx.x)
+        return;
+    for (unsigned k = threadIdx.x; k < d.n_k; k += THREADS)
+        rec[k] = w.key[k];
+    for (unsigned k = threadIdx.x; k < n_a; k += THREADS)
+        rec[d.n_k + d.n_v + k] = w.a[k];
+    if (threadIdx.x == 0)
+        rec[d.n_k + d.n_v + n_a] = w.beta;
+}
+
+/* Grid: columns, heads, runs. */
+template <int HOLD> static __global__ void __launch_bounds__(THREADS) runs(struct delta_runs_cuda d)
+{
+    unsigned lane = threadIdx.x % LANES, v = blockIdx.x * COLUMNS + threadIdx.x / LANES, h = blockIdx.y;
+    unsigned n_a = d.a_one ? 1 : d.n_k, kh = h % d.k_heads;
+    size_t matrix = (size_t)d.n_k * d.n_v, version = d.heads * matrix;
+    size_t rec = d.n_k + d.n_v + n_a + 1, kept = d.most_kept * d.heads * rec;
+    bool in = v < d.n_v;
+    float *base, *from, *to, *keeps, s[HOLD];
+    const float *was;
+    run r;
+
+    if (blockIdx.z >= *d.n_runs)
+        return;
+    r = d.run[blockIdx.z];
+    base = d.state + r.seq * d.seq_floats;
+    from = base + r.from * version + h * matrix + v;
+    to = base + (r.from ^ 1) * version + h * matrix + v;
+    was = base + 2 * version + r.from * kept + h * rec;
+    keeps = base + 2 * version + (r.from ^ 1) * kept + h * rec;
+#pragma unroll
+    for (unsigned i = 0; i < HOLD; i++)
+        s[i] = !in || r.zero || i * LANES + lane >= d.n_k ? 0.0f
+               : (r.redo ? to : from)[(size_t)(i * LANES + lane) * d.n_v];
+    for (unsigned t = 0; t < r.redo; t++) {
+        const float *k = was + t * d.heads * rec;
+        at w = {k + d.n_k + d.n_v, k, k, in ? k[d.n_k + v] : 0.0f, k[d.n_k + d.n_v + n_a]};
+        one_token<HOLD>(s, w, d.n_k, d.a_one, lane);
+    }
+    if (in && (r.redo || r.zero)) /* what this step begins with: it may be played again */
+        store_part<HOLD>(from, s, d.n_k, d.n_v, lane);
+    for (unsigned t = r.first; t < r.first + r.n; t++) {
+        size_t head = (size_t)t * d.heads + h, k_head = (size_t)t * d.k_heads + kh;
+        at w = {d.a + head * n_a, d.q + k_head * d.n_k, d.key + k_head * d.n_k,
+                in ? d.value[head * d.n_v + v] : 0.0f, d.beta[head]};
+        float o = one_token<HOLD>(s, w, d.n_k, d.a_one, lane);
+
+        if (in && lane == 0)
+            d.o[head * d.n_v + v] = cu_canon(o);
+        if (r.n <= d.most_kept)
+            keep(keeps + (t - r.first) * d.heads * rec, d, w, v, lane);
+    }
+    if (in)
+        store_part<HOLD>(to, s, d.n_k, d.n_v, lane);
+}
+
+void delta_runs_cuda(const struct delta_runs_cuda *d, cudaStream_t s)
+{
+    dim3 grid((d->n_v + COLUMNS - 1) / COLUMNS, d->heads, d->most_runs);
+
+    if (!d->n_v || !d->heads || !d->most_runs)
+        return;
+    if (d->n_k <= LANES * HELD / 2)
+        runs<HELD / 2><<<grid, THREADS, 0, s>>>(*d);
+    else
+        runs<HELD><<<grid, THREADS, 0, s>>>(*d);
+}

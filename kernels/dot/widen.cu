@@ -326,3 +326,21 @@ void pick_rows_cuda(const float *x, size_t ldx, const uint32_t *idx, const uint3
     if (n && n_rows)
         pick<<<grid, THREADS, 0, s>>>(x, ldx, idx, n_live, out, ldo, n);
 }
+
+static __global__ void slice(const float *x, size_t ldx, unsigned groups, unsigned n, unsigned from, unsigned pitch,
+                             float *out, size_t ldo)
+{
+    unsigned i = blockIdx.x * THREADS + threadIdx.x;
+
+    if (i < groups * n)
+        out[blockIdx.y * ldo + i] = x[blockIdx.y * ldx + (size_t)(i / n) * pitch + from + i % n];
+}
+
+void slice_rows_cuda(const float *x, size_t ldx, unsigned groups, unsigned n, unsigned from, unsigned pitch,
+                     float *out, size_t ldo, unsigned n_rows, cudaStream_t s)
+{
+    dim3 grid((groups * n + THREADS - 1) / THREADS, n_rows);
+
+    if (groups && n && n_rows)
+        slice<<<grid, THREADS, 0, s>>>(x, ldx, groups, n, from, pitch, out, ldo);
+}

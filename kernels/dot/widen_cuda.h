@@ -16,4 +16,8 @@ void dequant_rows_cuda(uint32_t type, const void *w, size_t row_bytes, size_t n_
  * get row 0, so that they hold nothing that was never written. */
 void pick_rows_cuda(const float *x, size_t ldx, const uint32_t *idx, const uint32_t *n_live,
                     float *out, size_t ldo, size_t n, unsigned n_rows, cudaStream_t s);
+/* out (n_rows, groups, n) = values [from, from + n) of each of `groups` groups, `pitch` floats apart in a row of x; rows
+ * ldx and ldo floats apart. pitch 0: copies side by side. */
+void slice_rows_cuda(const float *x, size_t ldx, unsigned groups, unsigned n, unsigned from, unsigned pitch,
+                     float *out, size_t ldo, unsigned n_rows, cudaStream_t s);
 CUDA_END

@@ -31,16 +31,17 @@ static __device__ __forceinline__ void normalise(float *c, unsigned n, unsigned 
 }
 
 static __global__ void mix(const float *m, const float *scale, const float *base, unsigned n,
-                           float eps, int iterations, float *pre, float *post, float *C)
+                           float eps, int iterations, float *out)
 {
     __shared__ float c[HYPER_STREAMS * HYPER_STREAMS];
     unsigned i = threadIdx.x;
-    size_t t = blockIdx.x;
+    size_t width = 2 * n + n * n;
+    float *pre = out + blockIdx.x * width, *post = pre + n, *C = post + n;
 
-    m += t * (2 * n + n * n);
+    m += blockIdx.x * width;
     if (i < n) {
-        pre[t * n + i] = cu_canon(__fadd_rn(cu_sigmoid(__fmaf_rn(m[i], scale[0], base[i])), eps));
-        post[t * n + i] =
+        pre[i] = cu_canon(__fadd_rn(cu_sigmoid(__fmaf_rn(m[i], scale[0], base[i])), eps));
+        post[i] =
             cu_canon(__fmul_rn(2.0f, cu_sigmoid(__fmaf_rn(m[n + i], scale[1], base[n + i]))));
         for (unsigned j = 0; j < n; j++)
             c[i * n + j] = __fmaf_rn(m[2 * n + i * n + j], scale[2], base[2 * n + i * n + j]);
@@ -55,25 +56,26 @@ static __global__ void mix(const float *m, const float *scale, const float *base
         __syncwarp();
     }
     for (unsigned j = i; j < n * n; j += 32)
-        C[t * n * n + j] = c[j];
+        C[j] = c[j];
 }
 
-static __global__ void collapse(const float *pre, const float *X, unsigned n, size_t d, float *x)
+static __global__ void collapse(const float *mixes, const float *X, unsigned n, size_t d, float *x)
 {
     size_t i = blockIdx.x * (size_t)THREADS + threadIdx.x, t = blockIdx.y;
+    const float *pre = mixes + t * (2 * n + n * n);
     float acc = 0.0f;
 
     if (i >= d)
         return;
     for (unsigned s = 0; s < n; s++)
-        acc = __fmaf_rn(pre[t * n + s], X[(t * n + s) * d + i], acc);
+        acc = __fmaf_rn(pre[s], X[(t * n + s) * d + i], acc);
     x[t * d + i] = cu_canon(acc);
 }
 
-static __global__ void expand(const float *post, const float *C, const float *y, float *X,
-                              unsigned n, size_t d)
+static __global__ void expand(const float *mixes, const float *y, float *X, unsigned n, size_t d)
 {
     size_t i = blockIdx.x * (size_t)THREADS + threadIdx.x, t = blockIdx.y;
+    const float *post = mixes + t * (2 * n + n * n) + n, *C = post + n;
     float before[HYPER_STREAMS];
 
     if (i >= d)
@@ -82,11 +84,11 @@ static __global__ void expand(const float *post, const float *C, const float *y,
     for (unsigned u = 0; u < HYPER_STREAMS; u++)
         before[u] = u < n ? X[(t * n + u) * d + i] : 0.0f;
     for (unsigned j = 0; j < n; j++) {
-        float acc = __fmul_rn(post[t * n + j], y[t * d + i]);
+        float acc = __fmul_rn(post[j], y[t * d + i]);
 #pragma unroll
         for (unsigned u = 0; u < HYPER_STREAMS; u++)
             if (u < n)
-                acc = __fmaf_rn(C[t * n * n + u * n + j], before[u], acc);
+                acc = __fmaf_rn(C[u * n + j], before[u], acc);
         X[(t * n + j) * d + i] = cu_canon(acc);
     }
 }
@@ -109,25 +111,24 @@ static dim3 grid_of(size_t d, unsigned n_tokens)
 }
 
 void hyper_mix_cuda(const float *m, const float *scale, const float *base, unsigned n, float eps,
-                    int iterations, float *pre, float *post, float *C, unsigned n_tokens,
-                    cudaStream_t s)
+                    int iterations, float *mixes, unsigned n_tokens, cudaStream_t s)
 {
     if (n_tokens)
-        mix<<<n_tokens, 32, 0, s>>>(m, scale, base, n, eps, iterations, pre, post, C);
+        mix<<<n_tokens, 32, 0, s>>>(m, scale, base, n, eps, iterations, mixes);
 }
 
-void hyper_collapse_cuda(const float *pre, const float *X, unsigned n, size_t d, float *x,
+void hyper_collapse_cuda(const float *mixes, const float *X, unsigned n, size_t d, float *x,
                          unsigned n_tokens, cudaStream_t s)
 {
     if (d && n_tokens)
-        collapse<<<grid_of(d, n_tokens), THREADS, 0, s>>>(pre, X, n, d, x);
+        collapse<<<grid_of(d, n_tokens), THREADS, 0, s>>>(mixes, X, n, d, x);
 }
 
-void hyper_expand_cuda(const float *post, const float *C, const float *y, float *X, unsigned n,
-                       size_t d, unsigned n_tokens, cudaStream_t s)
+void hyper_expand_cuda(const float *mixes, const float *y, float *X, unsigned n, size_t d,
+                       unsigned n_tokens, cudaStream_t s)
 {
     if (d && n_tokens)
-        expand<<<grid_of(d, n_tokens), THREADS, 0, s>>>(post, C, y, X, n, d);
+        expand<<<grid_of(d, n_tokens), THREADS, 0, s>>>(mixes, y, X, n, d);
 }
 
 void hyper_mean_cuda(const float *X, unsigned n, size_t d, float *x, unsigned n_tokens,

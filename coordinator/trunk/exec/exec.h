@@ -42,12 +42,18 @@ struct exec_needs {
 struct exec_needs exec_needs(const struct program *p, enum kv_type kv);
 
 /* Leader of the team only. The logits, (n_out, n_vocab) f32, valid until the next step of the same part
- * of the program. Where the step begins says what is kept of the one before: states.h. */
+ * of the program. Where the step begins says what is kept of the one before: versions.h. */
 const float *exec_step(struct exec *x, struct team *team, const struct step *s);
 
 /* Between steps: a sequence's fixed state before position pos to a slot, and back (states.h). */
 void exec_save(struct exec *x, uint32_t seq, uint32_t pos, uint32_t slot);
 uint32_t exec_restore(struct exec *x, uint32_t slot);
+
+/* For tests that walk a program beside another executor: a step's beginning, then its operations one by one in
+ * their order, on this thread. The experts' calls are the caller's. A row of a buffer as it is now. */
+void exec_begin(struct exec *x, const struct step *s);
+void exec_op(struct exec *x, const struct op *op);
+void *exec_row(const struct exec *x, uint32_t buffer, uint32_t row);
 
 /* Every named result of the following steps is told: an array of n[0] rows, n[1] values each, or (n[1], n[2])
  * or (n[1], n[2], n[3]) where these are not 0; f32 or, if integer, i32. whole: it is what is left at the end

@@ -15,29 +15,44 @@ const char *op_name(enum op_kind kind)
     return kind < OP_KINDS ? op_names[kind] : "?";
 }
 
-static int on_cards(const struct op *op)
+/* kernels/delta/delta_cuda.h, kernels/attention/attention.cu */
+enum { CARD_KEYS = 256, CARD_VALUES = 512 };
+
+/* Everything, but for what their kernels do not do. */
+static int on_cards(const struct program *p, const struct op *op)
 {
     switch ((enum op_kind)op->kind) {
-    case OP_ROUTER:
-        return op->n[2] <= ROUTER_NORMALISE && op->w == PROG_NONE;
     case OP_RMS_NORM:
-        return op->w != PROG_NONE && !op->n[2] && !op->n[3];
-    case OP_ROPE:
-        return !op->n[3];
-    case OP_KV_APPEND:
-        return op->in[1] != PROG_NONE;
-    case OP_ATTENTION:
+        return !op->n[2];
     case OP_ADD:
-        return op->in[1] == PROG_NONE;
+    case OP_POOL:
+        return (op->in[1] == PROG_NONE) == (op->kind == OP_ADD);
+    case OP_SCALE:
+        return !op->n[0];
+    case OP_CONV:
+        return op->n[1] == 1;
+    case OP_ADD_TIMES:
+        return op->n[0] == 1;
+    case OP_MATMUL_PARTS: /* one number of parts, and nothing after the product */
+        for (uint32_t i = 0; i < p->n_ops; i++)
+            if (p->op[i].kind == OP_MATMUL_PARTS && p->op[i].n[1] != op->n[1])
+                return 0;
+        return p->weight[op->w].scale == PROG_NONE && p->weight[op->w].bias == PROG_NONE;
+    case OP_DELTA:
+        return p->state[op->state].k_width <= CARD_KEYS;
+    case OP_ATTENTION:
+        return p->state[op->state].head_values <= CARD_VALUES;
+    case OP_SELECT:
+        return op->n[1] > 0;
     default:
-        return op->kind <= OP_PICK;
+        return op->kind < OP_ROWS;
     }
 }
 
 uint32_t program_not_on_cards(const struct program *p)
 {
     for (uint32_t i = 0; i < p->n_ops; i++)
-        if (!on_cards(&p->op[i]))
+        if (!on_cards(p, &p->op[i]))
             return i;
     return PROG_NONE;
 }

@@ -103,7 +103,7 @@ struct prog_weight { /* a trunk tensor: (rows, cols), or (cols) with rows 1 */
 };
 
 /* What a sequence keeps from step to step. Rows by position are written where they belong and stand for
- * themselves; a tail and a matrix have two versions (states.h). */
+ * themselves; a tail and a matrix have two versions (versions.h). */
 enum state_kind {
     STATE_KV,     /* a row a position, under --kv: k_width and v_width values in heads of head_values;
                    * v_width 0: one vector is key and value */

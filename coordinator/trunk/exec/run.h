@@ -39,7 +39,8 @@ struct exec {
     struct team *team;
     uint64_t n_steps;
     uint32_t begin, end; /* of its operations */
-    uint32_t last_draft; /* output row of the draft step before */
+    uint32_t last_draft; /* output row of the last draft step; carry: of the one before this step */
+    uint32_t carry;
     uint8_t *plan; /* by op: bit 0 the team works on it, bit 1 meet before it */
     struct plan_of { /* what it was made for: the trunk's part, the NextN block's */
         uint32_t tokens, out, keys;

@@ -444,8 +444,9 @@ static void ready_scratch(struct exec *x)
 {
     const struct program *p = x->c.prog;
     size_t n = larger(attention_scratch_bytes(p), delta_scratch_bytes(p));
+    int threads = x->team ? team_size(x->team) : 1;
 
-    if (x->n_scratch >= team_size(x->team))
+    if (x->n_scratch >= threads)
         return;
     for (uint32_t i = 0; i < p->n_ops; i++) {
         if (p->op[i].kind == OP_ROUTER)
@@ -455,7 +456,7 @@ static void ready_scratch(struct exec *x)
     }
     free(x->scratch);
     x->scratch_bytes = (n + 63) & ~(size_t)63;
-    x->n_scratch = team_size(x->team);
+    x->n_scratch = threads;
     x->scratch = zeroed(x->scratch_bytes * x->n_scratch);
     if (!x->scratch)
         abort(); /* some hundred kilobytes a thread */
@@ -503,7 +504,8 @@ static void ready_dump(struct exec *x)
         abort(); /* for a prompt of a test */
 }
 
-const float *exec_step(struct exec *x, struct team *team, const struct step *s)
+/* Everything that a step's operations find there. */
+static void begin(struct exec *x, struct team *team, const struct step *s)
 {
     const struct program *p = x->c.prog;
     int draft = s->pass != STEP_TRUNK;
@@ -514,20 +516,42 @@ const float *exec_step(struct exec *x, struct team *team, const struct step *s)
     x->team = team;
     x->begin = draft ? p->draft_at : 0;
     x->end = draft ? p->n_ops : p->draft_at;
+    x->carry = x->last_draft;
+    if (draft)
+        x->last_draft = s->n_out ? s->n_out - 1 : 0;
     ready_scratch(x);
     for (uint32_t t = 0; t < s->n_tokens; t++)
         if (last < s->token[t].pos)
             last = s->token[t].pos;
     states_begin(x->states, s);
     ready_rope(x, last + 1); /* a NextN block may look one position ahead */
-    ready_plan(x, last);
+    if (team)
+        ready_plan(x, last);
+}
+
+const float *exec_step(struct exec *x, struct team *team, const struct step *s)
+{
+    const struct program *p = x->c.prog;
+
+    begin(x, team, s);
     if (x->dump)
         ready_dump(x);
-    if (x->c.moe && !draft)
+    if (x->c.moe && s->pass == STEP_TRUNK)
         moe_step(x->c.moe, s->n_tokens);
     team_do(team, run_step, x);
     x->n_steps++;
-    if (draft)
-        x->last_draft = s->n_out ? s->n_out - 1 : 0;
-    return x->buf[draft ? p->draft_logits : p->logits].data;
+    return x->buf[s->pass == STEP_TRUNK ? p->logits : p->draft_logits].data;
+}
+
+void exec_begin(struct exec *x, const struct step *s)
+{
+    begin(x, NULL, s);
+}
+void exec_op(struct exec *x, const struct op *op)
+{
+    run_of[op->kind](x, op, (struct part){0, 1, 0});
+}
+void *exec_row(const struct exec *x, uint32_t buffer, uint32_t row)
+{
+    return row_f32(x, buffer, row);
 }

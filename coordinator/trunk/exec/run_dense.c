@@ -289,5 +289,5 @@ void run_add_times(struct exec *x, const struct op *op, struct part p)
 void run_carry(struct exec *x, const struct op *op, struct part p)
 {
     if (p.thread == 0 && x->s->pass == STEP_CHAIN)
-        memcpy(row_f32(x, op->out, 0), row_f32(x, op->in[0], x->last_draft), width_of(x, op->out) * sizeof(float));
+        memcpy(row_f32(x, op->out, 0), row_f32(x, op->in[0], x->carry), width_of(x, op->out) * sizeof(float));
 }

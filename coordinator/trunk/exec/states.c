@@ -21,10 +21,6 @@ struct states {
     uint32_t n_saved;
 };
 
-static uint32_t tail_rows(const struct program *p, const struct prog_state *st)
-{
-    return st->head_values + p->rollback;
-}
 static size_t matrix_values(const struct prog_state *st)
 {
     return (size_t)st->heads * st->k_width * st->v_width;
@@ -42,7 +38,7 @@ static size_t kept_bytes(const struct program *p, const struct prog_state *st)
 /* One version, and kept tokens. */
 static size_t version_bytes(const struct program *p, const struct prog_state *st)
 {
-    return (st->kind == STATE_TAIL     ? (size_t)tail_rows(p, st) * st->k_width
+    return (st->kind == STATE_TAIL     ? (size_t)state_tail_rows(p, st) * st->k_width
             : st->kind == STATE_MATRIX ? matrix_values(st)
                                        : 0) * sizeof(float);
 }
@@ -186,7 +182,7 @@ static float *tail_version(const struct states *s, uint32_t state, uint32_t seq,
     const struct prog_state *st = &s->p->state[state];
 
     return (float *)(s->state[state].base + seq * s->state[state].seq_bytes) +
-           (size_t)version * tail_rows(s->p, st) * st->k_width;
+           (size_t)version * state_tail_rows(s->p, st) * st->k_width;
 }
 
 const float *states_tail_row(const struct states *s, uint32_t state, const struct run *r, int64_t pos)
@@ -195,14 +191,14 @@ const float *states_tail_row(const struct states *s, uint32_t state, const struc
 
     return pos < 0 ? NULL
                    : tail_version(s, state, r->seq, r->from) +
-                         (size_t)((uint64_t)pos % tail_rows(s->p, st)) * st->k_width;
+                         (size_t)((uint64_t)pos % state_tail_rows(s->p, st)) * st->k_width;
 }
 
 void states_tail_write(const struct states *s, uint32_t state, const struct run *r, uint32_t a, uint32_t b,
                        const float *rows, size_t stride)
 {
     const struct prog_state *st = &s->p->state[state];
-    uint32_t keep = tail_rows(s->p, st), width = st->k_width;
+    uint32_t keep = state_tail_rows(s->p, st), width = st->k_width;
     int64_t end = (int64_t)r->pos + r->n, first = end - keep;
     float *to = tail_version(s, state, r->seq, r->from ^ 1);
 

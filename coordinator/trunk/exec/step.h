@@ -3,20 +3,14 @@
 #pragma once
 #include <stdint.h>
 
-#include "shm/layout.h" /* struct step_token */
+#include "shm/layout.h" /* struct step_token, enum step_pass */
 
-enum step_pass {
-    STEP_TRUNK,
-    STEP_DRAFT, /* row i pairs what the trunk's last step left of its token i with token i here, which is the one
-                 * after it; pos: the row's number, that token's position less one */
-    STEP_CHAIN, /* one row: the last row of the draft step before in the trunk's place */
-};
 struct step {
     uint32_t n_tokens;
     uint32_t n_out; /* logits are wanted for these rows */
     const struct step_token *token;
     const uint32_t *out; /* n_out indices into token, ascending */
-    enum step_pass pass;
+    enum step_pass pass; /* one of the first three */
     int best_only; /* the first token of each wanted row's order is all that is wanted: an executor that knows it may
                     * leave the logits out (engine_best) */
 };

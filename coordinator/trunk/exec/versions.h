@@ -15,18 +15,18 @@
 
 #include "coordinator/trunk/exec/program.h"
 #include "coordinator/trunk/exec/step.h"
+#include "kernels/run.h"
 
-/* Tokens of one sequence in a step: [first, first + n), from position pos on. */
-struct run {
-    uint32_t seq, first, n, pos;
-    uint32_t redo; /* kept tokens of the step before that a matrix is made again with; 0: none */
-    uint32_t from; /* version that is read; the other one is written */
-    uint32_t zero; /* 1: it is zero: the sequence begins */
-};
 /* Are the tokens of a run kept? A prompt's are not: they are never rejected. */
 static inline int run_keeps(const struct program *p, const struct run *r)
 {
     return p->rollback && r->n <= p->rollback + 1;
+}
+
+/* Rows of a tail: what a step may look back at, from any token that it may go back to. */
+static inline uint32_t state_tail_rows(const struct program *p, const struct prog_state *st)
+{
+    return st->head_values + p->rollback;
 }
 
 struct versions;
