@@ -126,6 +126,8 @@ isa = $(if $(filter %_avx2.c,$(1)),$(AVX2),$(if $(filter %_avx512.c,$(1)),$(AVX5
 $(B)/obj/shm/build_id.o: shm/build_id.c $(B)/build_id.h
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
+# the page's files lie in the program as they are
+$(B)/obj/coordinator/serve/page/files.o: $(wildcard coordinator/serve/page/files/*)
 $(B)/obj/shm/team.o: CFLAGS += -fopenmp
 $(B)/obj/%.o: %.c
 	@mkdir -p $(@D)

@@ -27,7 +27,13 @@ static void test_lit(void)
     CHECK_EQ(lights_take(&l, out, 1, &tokens, &steps), 1);
     CHECK(out[0].layer == 0 && out[0].expert == 3 && out[0].tiers == LIGHT_DISK && tokens == 7 && steps == 1, "the first");
     CHECK_EQ(lights_take(&l, out, 32, &tokens, &steps), 1);
-    CHECK(out[0].layer == 2 && out[0].expert == 5 && out[0].tiers == (LIGHT_RAM | LIGHT_CARD), "the rest");
+    CHECK(out[0].layer == 2 && out[0].expert == 5 && out[0].tiers == (LIGHT_RAM | LIGHT_CARD) && out[0].last, "the rest");
+    lights_put(&l, 0, 1, LIGHT_RAM);
+    lights_step(&l, 1);
+    lights_put(&l, 0, 2, LIGHT_RAM);
+    lights_step(&l, 1);
+    CHECK_EQ(lights_take(&l, out, 32, &tokens, &steps), 2);
+    CHECK(!out[0].last && out[1].last && tokens == 9 && steps == 3, "of two steps");
     CHECK_EQ(lights_take(&l, out, 32, &tokens, &steps), 0);
     lights_put(&l, 0, 0, LIGHT_RAM);
     lights_watch(&l, 0);
@@ -52,14 +58,14 @@ static void *writer(void *arg)
 static void test_stats(void)
 {
     struct engine_stats s;
-    uint64_t last = 0, whole = 0;
+    uint64_t last = 0, whole = 0, at;
     pthread_t t;
 
     lights_init(&shared);
-    CHECK(!lights_stats(&shared, &s) && lights_want_stats(&shared), "none yet");
+    CHECK(!lights_stats(&shared, &s, &at) && lights_want_stats(&shared), "none yet");
     pthread_create(&t, NULL, writer, NULL);
     while (last < 50000)
-        if (lights_stats(&shared, &s)) {
+        if (lights_stats(&shared, &s, &at)) {
             whole += s.steps == s.calls && s.calls == s.bytes_read && s.bytes_read == s.worker[0].calls && s.steps >= last;
             CHECK(s.steps == s.calls && s.worker[0].calls == s.steps, "torn: %llu", (unsigned long long)s.steps);
             last = s.steps;
