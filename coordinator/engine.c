@@ -1371,7 +1371,7 @@ static int open_lights(struct engine *en, struct err *e)
     free(of_layer);
     if (rc)
         return err_set(e, rc, "no memory for the picture of the experts");
-    engine_stats(en, &s);
+    engine_stats(en, &s); /* sizes and processes, before anybody watches */
     lights_put_stats(en->o->lights, &s);
     return 0;
 }
@@ -1639,13 +1639,11 @@ int engine_best(const struct engine *en, uint32_t row, uint32_t *id)
     return en->best != NULL;
 }
 
-/* For who watches. */
-static void show(struct engine *en, uint32_t n_tokens)
+void engine_show(struct engine *en)
 {
     struct engine_stats s;
 
-    lights_step(en->o->lights, n_tokens);
-    if (!lights_want_stats(en->o->lights))
+    if (!lights_on(en->o->lights))
         return;
     engine_stats(en, &s);
     lights_put_stats(en->o->lights, &s);
@@ -1670,8 +1668,11 @@ const float *engine_step(struct engine *en, const struct step *s)
     if (en->ahead && s->n_tokens == 1)
         judge_prefetch(en, start);
     en->steps++;
-    if (lights_on(en->o->lights))
-        show(en, s->n_tokens);
+    if (lights_on(en->o->lights)) {
+        lights_step(en->o->lights, s->n_tokens);
+        if (lights_want_stats(en->o->lights))
+            engine_show(en);
+    }
     return logits;
 }
 

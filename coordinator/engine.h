@@ -183,6 +183,9 @@ struct engine_stats {
     uint32_t n_workers;
 };
 void engine_stats(const struct engine *en, struct engine_stats *s);
+/* The same for who watches (engine_options.lights); nobody: nothing. Steps do it a few times a second: where none
+ * comes for a while, this is for the last ones. */
+void engine_show(struct engine *en);
 /* Of these the few that are cheap enough for every step; items with own_items, card_items too. */
 struct engine_count {
     uint64_t items, card_items, disk_items, wait_ns, bytes_read;

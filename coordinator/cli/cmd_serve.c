@@ -26,6 +26,7 @@
 #include "coordinator/serve/http/http.h"
 #include "coordinator/serve/jobs.h"
 #include "coordinator/serve/log.h"
+#include "coordinator/serve/page/page.h"
 #include "shm/seg.h"
 
 struct serve_flags {
@@ -188,6 +189,8 @@ struct serve {
     struct http *http;
     struct api *api;
     struct jobs *jobs;
+    struct page *page;
+    struct lights lights;
     char name[256];
     int stop_fd, drained_fd;
 };
@@ -314,6 +317,7 @@ static void on_stop(void *arg)
     log_line(LOG_INFO, "going down: answers in work have %u s to end", s->flags.drain);
     notify("STOPPING=1");
     jobs_drain(s->jobs, 0);
+    page_drain(s->page);
     if (http_drain(s->http, s->flags.drain, on_drained, s))
         on_drained(s);
 }
@@ -352,6 +356,7 @@ static int body(struct engine *en, void *arg, struct err *e)
     sample_flags_print(s->engine.kv, &s->served.settings);
     if ((rc = api_ready(s->api, &s->served, s->jobs, &facts, e)))
         return 1;
+    page_ready(s->page, s->jobs);
     stop_tell(s->stop_fd, s->flags.drain + AFTER_DRAIN);
     log_line(LOG_INFO, "ready: %u answers beside each other, %u tokens each", engine_n_seqs(en), engine_n_ctx(en));
     notify("READY=1");
@@ -399,7 +404,8 @@ static int open_server(struct serve *s, struct err *e)
     if ((rc = http_open(&h, &s->http, e)) || (rc = api_open(&a, s->http, &s->api, e)))
         return rc;
     j.arg = s->api;
-    if ((rc = jobs_open(&j, &s->jobs, e)) || (rc = http_watch(s->http, s->stop_fd, on_stop, s, e)) || (rc = http_start(s->http, e)))
+    if ((rc = jobs_open(&j, &s->jobs, e)) || (rc = page_open(s->http, &s->lights, &s->page, e)) ||
+        (rc = http_watch(s->http, s->stop_fd, on_stop, s, e)) || (rc = http_start(s->http, e)))
         return rc;
     log_line(LOG_INFO, "listening on %s://%s%s%s:%u", f->tls_cert ? "https" : "http", strchr(f->host, ':') ? "[" : "", f->host,
              strchr(f->host, ':') ? "]" : "", http_port(s->http));
@@ -443,6 +449,8 @@ static void serve_free(struct serve *s)
     api_stop(s->api);
     http_close(s->http);
     api_close(s->api);
+    page_close(s->page);
+    lights_free(&s->lights);
     jobs_close(s->jobs);
     grammar_vocab_free(s->vocab);
     json_free(s->kwargs);
@@ -498,6 +506,7 @@ int cmd_serve(int argc, char **argv)
     engine_flags_options(&s.engine, &o);
     answer_flags_options(&s.answers, &o);
     o.n_seqs = s.flags.parallel;
+    o.lights = &s.lights;
     o.n_saved = JOBS_SAVED * s.flags.parallel;
     status = engine_run(&o, body, &s, &e);
 done:

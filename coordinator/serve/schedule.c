@@ -240,6 +240,7 @@ static void save_ends(struct jobs *j)
 static uint32_t turn_over(struct jobs *j)
 {
     uint32_t busy;
+    int shown = 0;
 
     save_ends(j);
     pthread_mutex_lock(&j->lock);
@@ -263,6 +264,13 @@ static uint32_t turn_over(struct jobs *j)
         }
         if (busy || j->draining)
             break;
+        if (!shown) { /* a rest: figures of what was computed last */
+            pthread_mutex_unlock(&j->lock);
+            engine_show(j->en);
+            pthread_mutex_lock(&j->lock);
+            shown = 1;
+            continue;
+        }
         pthread_cond_wait(&j->wake, &j->lock);
     }
     pthread_mutex_unlock(&j->lock);

@@ -225,8 +225,8 @@ static void refuse(struct exchange *x, int status, const char *message)
 static void send_file(struct exchange *x)
 {
     exchange_header_out(x, "Content-Security-Policy",
-                        "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors "
-                        "'none'; base-uri 'none'; form-action 'none'");
+                        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+                        "frame-ancestors 'none'; base-uri 'none'; form-action 'none'");
     exchange_header_out(x, "Referrer-Policy", "no-referrer");
     exchange_header_out(x, "Cache-Control", "no-cache");
     exchange_reply(x, 200, x->route->type, x->route->bytes, x->route->n);

@@ -126,6 +126,7 @@ class Chat {
     const log = this.log, follows = log.scrollHeight - log.scrollTop - log.clientHeight < 60;
     if (!a.text) {
       a.text = document.createElement("div");
+      a.text.className = "text";
       a.body.append(a.text);
     }
     if (a.reasoning && !a.thought) {

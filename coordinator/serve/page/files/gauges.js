@@ -43,8 +43,9 @@ class Gauges {
     const rate = was && seconds > 0 ? (f.predicted - was.predicted) / seconds : 0;
     this.most = Math.max(this.most, rate);
     const shown = was ? (rate >= 100 ? rate.toFixed(0) : rate.toFixed(1)) : "–";
-    if (rate || !was) put("rate-number", shown);
-    put("rate-unit", f.busy || !was ? "tokens/s" : "tokens/s, last");
+    if (rate || !this.counted) put("rate-number", rate ? shown : "–");
+    this.counted = this.counted || rate > 0;
+    put("rate-unit", f.busy || !this.counted ? "tokens/s" : "tokens/s, last");
     put("g-rate", shown);
     bar("g-rate-bar", rate / this.most);
     put("g-busy", f.busy + " of " + f.slots);
