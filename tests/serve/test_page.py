@@ -51,6 +51,8 @@ def say(page, text, enter=True, **fields):
 def fits(page, what):
     wide = page.run("[document.documentElement.scrollWidth, innerWidth, document.documentElement.scrollHeight, innerHeight]")
     check(wide[0] <= wide[1] and wide[2] <= wide[3], "%s: %d by %d do not fit into %d by %d" % (what, wide[0], wide[2], wide[1], wide[3]))
+    side = page.run("(a => a.hidden || a.scrollWidth <= a.clientWidth)(document.getElementById('picture'))")
+    check(side, "%s: the picture's side is too wide" % what)
     low = page.run("(r => r.bottom <= innerHeight && r.top >= 0 && r.right <= innerWidth)(document.getElementById('send').getBoundingClientRect())")
     check(low, "%s: Send is not in sight" % what)
 
@@ -143,11 +145,11 @@ def on_a_phone(browser, server):
     page.go("http://127.0.0.1:%d/" % server.port)
     check(page.wait("document.getElementById('model').textContent") and page.run("document.documentElement.dataset.theme") == "dark",
           "dark as the system")
-    still = page.run(PIXELS)
+    page.run("window.still = " + PIXELS)
     say(page, PROMPT, enter=False, seed=SEED, **{"max-tokens": 900})
     page.click("#send")
     check(page.wait(TEXT + ".length > 20 && " + BUSY), "an answer begins on a phone")
-    check(page.run(PIXELS) != still, "the picture moves on a phone")
+    check(page.wait("window.still != " + PIXELS, 5), "the picture moves on a phone")
     fits(page, "a phone")
     page.shot(os.path.join(SHOTS, "phone-answering.png"))
     page.key("Escape")

@@ -19,22 +19,28 @@ class Gauges {
   constructor(canvas) {
     this.canvas = canvas;
     this.most = 1;         /* the highest rate so far: a full bar */
-    this.seen = { 1: 0, 2: 0, 4: 0 };
     this.said = 0;
   }
 
-  /* Experts of a frame and of its last step: {1: card, 2: RAM, 4: disk} each. */
-  lit({ count, last }, tokens) {
-    for (const [name, tier] of [["card", CARD], ["ram", RAM], ["disk", DISK]]) {
-      this.seen[tier] += count[tier];
-      put(name + "-now", String(last[tier]));
-    }
-    const all = this.seen[CARD] + this.seen[RAM] + this.seen[DISK], now = performance.now();
-    for (const [name, tier] of [["card", CARD], ["ram", RAM], ["disk", DISK]]) put(name + "-share", percent(this.seen[tier], all));
-    if (tokens && now - this.said > 5000) { /* for those who don't see it: not at every token */
+  /* Experts of a frame's last step: {1: card, 2: RAM, 4: disk}. */
+  lit(last) {
+    for (const [name, tier] of [["card", CARD], ["ram", RAM], ["disk", DISK]]) put(name + "-now", String(last[tier]));
+  }
+
+  /* Of all uses since the page was opened; before the first, since the server's start. */
+  shares(e) {
+    const from = this.first && e.items > this.first.items ? this.first : { items: 0, card_items: 0, disk_items: 0 };
+    const s = { all: e.items - from.items, card: e.card_items - from.card_items, disk: e.disk_items - from.disk_items };
+    s.ram = s.all - s.card - s.disk;
+    this.first = this.first || e;
+    for (const tier of ["card", "ram", "disk"]) put(tier + "-share", percent(s[tier], s.all));
+    put("g-hit", percent(s.all - s.disk, s.all));
+    bar("g-hit-bar", s.all ? 1 - s.disk / s.all : 0);
+    const now = performance.now();
+    if (s.all && now - this.said > 5000) { /* for those who don't see it: not at every token */
       this.said = now;
-      this.canvas.setAttribute("aria-label", "Experts by layer. Of those used so far " + percent(this.seen[CARD], all) +
-        " were computed on cards, " + percent(this.seen[RAM], all) + " in RAM, " + percent(this.seen[DISK], all) + " came from disk");
+      this.canvas.setAttribute("aria-label", "Experts by layer. Of those used so far " + percent(s.card, s.all) +
+        " were computed on cards, " + percent(s.ram, s.all) + " in RAM, " + percent(s.disk, s.all) + " came from disk");
     }
   }
 
@@ -51,8 +57,7 @@ class Gauges {
     put("g-busy", f.busy + " of " + f.slots);
     bar("g-busy-bar", f.busy / f.slots);
     put("g-wait", String(f.waiting));
-    put("g-hit", percent(e.items - e.disk_items, e.items));
-    bar("g-hit-bar", e.items ? 1 - e.disk_items / e.items : 0);
+    this.shares(e);
     const step = was ? (e.ms - was.engine.ms) / 1000 : 0, idle = was && e.ms === was.engine.ms;
     for (const tier of ["card", "ram", "disk"])
       if (step > 0) put(tier + "-bytes", bytes((e[tier + "_bytes"] - was.engine[tier + "_bytes"]) / step));

@@ -58,7 +58,7 @@
   function event(name, data) {
     const d = JSON.parse(data);
     if (name === "shape") rings.shape(d.experts);
-    else if (name === "lit") gauges.lit(rings.light(d.used), d.tokens);
+    else if (name === "lit") gauges.lit(rings.light(d.used));
     else if (name === "figures") gauges.figures(d);
   }
 

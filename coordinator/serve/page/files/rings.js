@@ -62,10 +62,10 @@ class Rings {
     this.point = Math.max(1, Math.min(this.gap * 0.42, along * 0.8, this.size * 0.016));
   }
 
-  /* uses: numbers (layer * most + expert) * 16 + last * 8 + tiers. Returns how many of each tier, and of the last step's. */
+  /* uses: numbers (layer * most + expert) * 16 + last * 8 + tiers. Returns how many of each tier the last step had. */
   light(uses) {
-    const count = { [CARD]: 0, [RAM]: 0, [DISK]: 0 }, last = { [CARD]: 0, [RAM]: 0, [DISK]: 0 };
-    if (!this.experts) return { count, last };
+    const last = { [CARD]: 0, [RAM]: 0, [DISK]: 0 };
+    if (!this.experts) return last;
     for (const use of uses) {
       const at = use >> 4, tiers = use & 7, tier = tiers & DISK ? DISK : tiers & CARD ? CARD : RAM;
       if (at >= this.heat.length) continue;
@@ -74,10 +74,9 @@ class Rings {
       this.tier[at] = tier;
       this.uses[at] = Math.min(1, this.uses[at] + 0.08);
       this.lit.add(at);
-      count[tier]++;
     }
     this.wake();
-    return { count, last };
+    return last;
   }
 
   wake() {
