@@ -185,6 +185,7 @@ struct serve {
     char *template_source; /* a text */
     struct json_doc *kwargs;
     struct grammar_vocab *vocab;
+    struct grammar_keep *grammars;
     struct served served;
     struct http *http;
     struct api *api;
@@ -269,9 +270,9 @@ static int prepare(struct serve *s, struct err *e)
         .kwargs = s->kwargs ? json_root(s->kwargs) : NULL,
     };
     if ((rc = sample_flags_settings(&s->sampling, &s->served.settings, e)) ||
-        (rc = grammar_vocab_new(s->tok, s->m->n_vocab, &s->vocab, e)))
+        (rc = grammar_vocab_new(s->tok, s->m->n_vocab, &s->vocab, e)) || (rc = grammar_keep_new(s->vocab, &s->grammars, e)))
         return rc;
-    s->served.vocab = s->vocab;
+    s->served.grammars = s->grammars;
     return 0;
 }
 
@@ -452,6 +453,7 @@ static void serve_free(struct serve *s)
     page_close(s->page);
     lights_free(&s->lights);
     jobs_close(s->jobs);
+    grammar_keep_free(s->grammars);
     grammar_vocab_free(s->vocab);
     json_free(s->kwargs);
     chat_close(s->template);

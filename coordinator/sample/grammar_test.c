@@ -8,6 +8,7 @@
 #include "coordinator/model/gguf_build.h"
 #include "coordinator/sample/grammar/front.h"
 #include "coordinator/sample/grammar/sets.h"
+#include "coordinator/sample/grammar_keep.h"
 #include "tests/test.h"
 
 static unsigned seed = 7;
@@ -701,6 +702,47 @@ static void test_trim(void)
     sets_free(&s);
 }
 
+/* The same source, however it is written, is the same automaton; what was asked for long ago is made again. */
+static void test_keep(void)
+{
+    struct grammar_keep *k;
+    struct grammar *g[GRAMMARS_KEPT + 3], *again;
+    struct err e = {0};
+    char text[64];
+
+    CHECK(!grammar_keep_new(vocab.v, &k, &e), "%s", e.msg);
+    for (int i = 0; i < GRAMMARS_KEPT + 2; i++) {
+        struct grammar_source s = {.gbnf = text, .n = (size_t)sprintf(text, "root ::= \"%c\" | \"bcd\"", 'a' + i)};
+        CHECK(!grammar_keep_open(k, &s, &g[i], &e), "%s", e.msg);
+    }
+    for (int i = 0; i < GRAMMARS_KEPT + 2; i++) {
+        char own = (char)('a' + i);
+        CHECK(look(g[i], &own, 1) != NO && look(g[i], "bcd", 3) == WHOLE, "%c", own);
+        grammar_close(g[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        static const char *const schema[] = {"{\"enum\":[1,\"a\"]}", "{ \"enum\" : [1, \"a\"] }"};
+        struct json_doc *d = NULL;
+        struct grammar_source s = {.think_end = i ? NULL : "</think>"};
+
+        CHECK(!json_parse("schema", schema[i], strlen(schema[i]), NULL, &d, &e), "%s", e.msg);
+        s.schema = json_root(d);
+        CHECK(!grammar_keep_open(k, &s, &g[0], &e) && look(g[0], "1", 1) == (i ? WHOLE : FRONT), "%s %d", e.msg, i);
+        CHECK(!grammar_keep_open(k, &(struct grammar_source){.schema = json_root(d), .think_end = s.think_end}, &again, &e), "%s", e.msg);
+        grammar_set(again, g[0]); /* they are clones of each other */
+        CHECK(look(again, "\"a\"", 3) == (i ? WHOLE : FRONT), "%d", i);
+        grammar_close(g[0]);
+        grammar_close(again);
+        json_free(d);
+    }
+    CHECK(!grammar_keep_open(k, &(struct grammar_source){.any_object = 1}, &g[0], &e) && look(g[0], "{}", 2) == WHOLE, "%s", e.msg);
+    CHECK(grammar_keep_open(k, &(struct grammar_source){.gbnf = "root", .n = 4}, &again, &e) == -EINVAL, "%s", e.msg);
+    grammar_keep_free(k);
+    grammar_keep_free(NULL);
+    CHECK(look(g[0], "{}", 2) == WHOLE, "clones live on");
+    grammar_close(g[0]);
+}
+
 int main(void)
 {
     vocab = vocabulary();
@@ -712,6 +754,7 @@ int main(void)
     test_thought();
     test_limits();
     test_trim();
+    test_keep();
     grammar_vocab_free(vocab.v);
     tokenizer_close(vocab.t);
     gguf_close(vocab.g);

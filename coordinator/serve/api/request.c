@@ -529,7 +529,7 @@ static void read_grammar(const struct served *m, struct request *r, struct fault
         fault_set(f, 400, s.gbnf ? "grammar" : "response_format", "a grammar or a schema beside tools is not supported: a call is no text of it");
         return;
     }
-    if (!m->vocab) {
+    if (!m->grammars) {
         fault_set(f, 501, s.gbnf ? "grammar" : "response_format", "grammars and schemas are not supported by this server");
         return;
     }
@@ -537,7 +537,7 @@ static void read_grammar(const struct served *m, struct request *r, struct fault
         s.think_end = "</think>";
         s.think_begin = r->start == CHAT_REASONING ? NULL : "<think>";
     }
-    if (grammar_open(m->vocab, &s, &r->grammar, &e))
+    if (grammar_keep_open(m->grammars, &s, &r->grammar, &e))
         fault_set(f, e.code == -ENOMEM ? 500 : 400, s.gbnf ? "grammar" : "response_format", "%s", e.msg);
 }
 

@@ -4,19 +4,20 @@
 #include "coordinator/chat/chat.h"
 #include "coordinator/json/json.h"
 #include "coordinator/model/tokenizer.h"
-#include "coordinator/sample/grammar.h"
+#include "coordinator/sample/grammar_keep.h"
 #include "coordinator/sample/sample.h"
 #include "coordinator/serve/api/stops.h"
 #include "coordinator/serve/fault.h"
 #include "coordinator/serve/jobs.h"
 
-/* What is served. Read only while requests are read, but for the tokenizer's scratch: one thread reads. */
+/* What is served. Read only while requests are read, but for the tokenizer's scratch and what is kept of
+ * grammars: one thread reads. */
 struct served {
     const char *name;              /* as clients see the model */
     struct tokenizer *tok;
     struct chat_template *template; /* NULL: the model has none */
     int thinks;                    /* 1: the template knows <think>: an answer may begin so */
-    struct grammar_vocab *vocab;   /* NULL: no grammars */
+    struct grammar_keep *grammars; /* NULL: no grammars */
     uint32_t n_vocab;
     size_t n_ctx;                  /* of one sequence */
     struct sample_settings settings; /* what holds where a request says nothing; seed: see fixed_seed */
