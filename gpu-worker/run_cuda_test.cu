@@ -3,9 +3,12 @@
  * rejected, steps played again, saved states, and the NextN block's passes. Golden models and the demo models.
  *
  *   run_cuda_test [MODEL]                          the test, of one model alone
+ *   run_cuda_test MODEL times                      where a token's time goes, by kinds of operations
  *   run_cuda_test MODEL KV BATCH OUT < ids         writes the logits of every position, f32, to OUT; of the NextN
  *                                                  block's rows too, where there is one, to OUT.nextn
  */
+#include <time.h>
+
 #include "gpu-worker/test_walk.cuh"
 
 /* ---- the comparisons ---- */
@@ -312,6 +315,85 @@ static int write_logits(char **arg)
     return fclose(out) != 0 || (nextn && fclose(nextn));
 }
 
+/* ---- times ---- */
+
+static double now_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+struct kind_time {
+    uint32_t n;
+    double us;
+};
+struct timed {
+    double last;
+    struct kind_time kind[OP_KINDS];
+};
+
+static void time_op(void *arg, const struct op *op, const void *result, uint32_t rows, uint32_t n)
+{
+    struct timed *t = (struct timed *)arg;
+    double now = now_us();
+
+    (void)result, (void)rows, (void)n;
+    t->kind[op->kind].us += now - t->last;
+    t->kind[op->kind].n++;
+    t->last = now_us();
+}
+
+/* Steps of one token with every expert on the card: as a graph, then operation by operation. An operation that does
+ * nothing (a form that is the vector itself) says what waiting for one costs, which is taken off. */
+static int print_times(const char *path)
+{
+    enum { STEPS = 40, CTX = 2048 };
+    struct loaded l;
+    struct run_cuda *card;
+    struct timed t = {};
+    uint32_t row = 0, pos = 0;
+    struct step_token tok = {};
+    struct step s = {1, 1, &tok, &row, STEP_TRUNK, 1};
+    const uint32_t *best;
+    double graph = 0, sum = 0, idle;
+    struct err e = {};
+
+    load(path, &l);
+    open_card(&l, 8, CTX, 1, KV_F16, &card);
+    for (int i = 0; i < 4 * STEPS; i++) {
+        double start = now_us();
+        tok.pos = pos++;
+        tok.id = (tok.id * 7 + 11) % l.m->n_vocab;
+        if (run_cuda_step(card, &s, &e) || run_cuda_wait(card, 20000, &best, &e))
+            stop(&e);
+        graph += i < STEPS ? 0 : now_us() - start;
+    }
+    for (int i = 0; i < STEPS; i++) {
+        tok.pos = pos++;
+        tok.id = (tok.id * 7 + 11) % l.m->n_vocab;
+        t.last = now_us();
+        if (run_cuda_slowly(card, &s, time_op, &t, &e))
+            stop(&e);
+    }
+    idle = 1e9;
+    for (int k = 0; k < OP_KINDS; k++)
+        if (t.kind[k].n && t.kind[k].us / t.kind[k].n < idle)
+            idle = t.kind[k].us / t.kind[k].n;
+    for (int k = 0; k < OP_KINDS; k++)
+        sum += t.kind[k].us - t.kind[k].n * idle;
+    printf("a token: %.0f us as a graph; operation by operation %.0f us, waiting for each (%.1f us) taken off\n",
+           graph / (3 * STEPS), sum / STEPS, idle);
+    for (int k = 0; k < OP_KINDS; k++)
+        if (t.kind[k].n)
+            printf("%-16s %4u a token %8.1f us %5.1f %%\n", op_name((enum op_kind)k), t.kind[k].n / STEPS,
+                   (t.kind[k].us - t.kind[k].n * idle) / STEPS, 100 * (t.kind[k].us - t.kind[k].n * idle) / sum);
+    run_cuda_close(card);
+    unload(&l);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     static const char *const models[] = {
@@ -331,6 +413,8 @@ int main(int argc, char **argv)
     cpu_float_state();
     if (argc == 5)
         return write_logits(argv);
+    if (argc == 3 && !strcmp(argv[2], "times"))
+        return print_times(argv[1]);
     if (argc == 2) {
         check_model(argv[1], KV_F16, 0);
         return test_end();
