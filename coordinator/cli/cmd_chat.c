@@ -37,6 +37,10 @@ static const struct flag chat_table[] = {
     {.kind = 0},
 };
 
+/* What of a recurrent model's conversation is saved for its next turn: where the prompt ended, for a template may
+ * write a past answer otherwise than it was; where the answer did. */
+enum chat_saved { CHAT_PROMPT, CHAT_ANSWER, CHAT_SAVED };
+
 struct message {
     const char *role; /* static */
     char *content, *reasoning;
@@ -64,6 +68,7 @@ struct chat {
     struct engine *en;
     uint32_t *ids; /* engine_n_ctx: the prompt and the answer in work */
     struct token_list fed; /* tokens whose rows the engine has, from position 0 on */
+    size_t saved[CHAT_SAVED]; /* of a recurrent model: before these positions of them its state is saved; 0: nowhere */
     char last_byte;
 };
 
@@ -265,6 +270,35 @@ static size_t common(const struct token_list *fed, const uint32_t *ids, size_t n
     return k;
 }
 
+/* Of the prompt's n tokens, those that need not be read again: what stands of the text before, and of a recurrent
+ * model what is saved of that. */
+static size_t front(struct chat *c, size_t n)
+{
+    size_t stands = common(&c->fed, c->ids, n);
+    int best = -1;
+
+    if (!engine_saved_bytes(c->en))
+        return stands;
+    for (int i = 0; i < CHAT_SAVED; i++) {
+        if (c->saved[i] > stands)
+            c->saved[i] = 0;
+        if (c->saved[i] && c->saved[i] < n && (best < 0 || c->saved[i] > c->saved[best])) /* the last row is wanted */
+            best = i;
+    }
+    return best < 0 ? 0 : engine_restore(c->en, (uint32_t)best);
+}
+
+/* Behind what was handed out, of what was fed: the last step may have yielded more than the answer has. */
+static void save(struct chat *c, const struct decode *d, enum chat_saved which)
+{
+    size_t pos = d->fed < d->given ? d->fed : d->given;
+
+    if (!engine_saved_bytes(c->en) || !pos)
+        return;
+    engine_save(c->en, 0, (uint32_t)pos, which);
+    c->saved[which] = pos;
+}
+
 /* What the engine has seen when d ends: all but the last token. */
 static void note_fed(struct chat *c, const struct decode *d, int whole)
 {
@@ -272,7 +306,7 @@ static void note_fed(struct chat *c, const struct decode *d, int whole)
     uint32_t *ids;
 
     c->fed.n = 0;
-    if (engine_saved_bytes(c->en) || !n)
+    if (!n)
         return;
     if (n > c->fed.cap) {
         ids = realloc(c->fed.ids, n * sizeof *ids);
@@ -359,16 +393,19 @@ static int answer_prompt(struct chat *c, const struct token_list *prompt, enum c
     int rc;
 
     memcpy(c->ids, prompt->ids, prompt->n * sizeof *c->ids);
-    how.kept = common(&c->fed, c->ids, prompt->n);
+    how.kept = front(c, prompt->n);
     if ((rc = answer_new(&o, &a, e)) || (rc = decode_open(&d, c->en, &c->settings, how, c->ids, prompt->n, e)))
         goto done;
     c->fed.n = 0;
     rc = decode_prompt(&d, stop_asked, e);
     t[1] = t[2] = seconds_now();
     if (!rc) {
+        save(c, &d, CHAT_PROMPT);
         rc = generate(c, &d, a, &why, e);
         t[2] = seconds_now();
         note_fed(c, &d, !rc);
+        if (!rc)
+            save(c, &d, CHAT_ANSWER);
     }
     if (rc < 0)
         goto done;
@@ -541,6 +578,7 @@ int cmd_chat(int argc, char **argv)
         goto done;
     engine_flags_options(&c.engine, &o);
     answer_flags_options(&c.answers, &o);
+    o.n_saved = CHAT_SAVED;
     status = engine_run(&o, body, &c, &e);
 done:
     if (engine_flags_close(&c.engine, &e) && !status)
