@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define TURNS_TIMES 4.0
-#define TURNS_LEAST_S 0.1
+#define TURNS_LEAST_S 0.05
 #define TURNS_PIECE_LEAST 8u /* a prompt never starves */
 #define TURNS_PIECE_FIRST 64u
 #define TURNS_ALONE_S 1.0
