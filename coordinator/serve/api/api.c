@@ -66,6 +66,7 @@ static void call_free(struct call *c)
     if (c->body)
         evbuffer_free(c->body);
     free(c->choice);
+    free(c->reply);
     request_free(&c->r);
     free(c);
 }
@@ -100,8 +101,8 @@ static void fail(struct call *c)
     size_t n;
 
     if (!c->streaming) {
+        reply_fault(x, &c->fault); /* gone is not called any more */
         call_free(c);
-        reply_fault(x, &c->fault);
         return;
     }
     if (c->forms->fault == FAULT_ANTHROPIC)
@@ -379,7 +380,6 @@ static void prepared(void *arg)
             reply_fault(x, &c->fault);
         else
             exchange_reply(x, 200, "application/json; charset=utf-8", c->reply, c->reply_n);
-        free(c->reply);
         call_free(c);
         return;
     }

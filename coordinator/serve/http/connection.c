@@ -6,10 +6,13 @@
  * the callbacks that evhttp sets on it right after it asked for it, its connection is known: adopt(). */
 #define _GNU_SOURCE
 #include <assert.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "coordinator/serve/http/inside.h"
 
@@ -63,6 +66,8 @@ static void connection_free(struct connection *c)
     h->count.connections--;
     if (c->closed)
         event_free(c->closed);
+    if (c->watched >= 0)
+        close(c->watched);
     if (c->deadline)
         event_free(c->deadline);
     evbuffer_remove_cb(bufferevent_get_input(c->bev), on_bytes, c);
@@ -87,10 +92,14 @@ void connection_drop(struct connection *c)
     bufferevent_trigger_event(c->bev, BEV_EVENT_READING | BEV_EVENT_TIMEOUT, 0);
 }
 
-static void on_client_gone(evutil_socket_t fd, short what, void *arg)
+/* Something came, perhaps the next request, or the other side's end, or a reset. */
+static void on_stir(evutil_socket_t fd, short what, void *arg)
 {
-    (void)fd, (void)what;
-    connection_drop(arg);
+    struct pollfd p = {.fd = fd, .events = POLLRDHUP};
+
+    (void)what;
+    if (poll(&p, 1, 0) > 0 && p.revents & (POLLRDHUP | POLLHUP | POLLERR))
+        connection_drop(arg);
 }
 
 static void on_deadline(evutil_socket_t fd, short what, void *arg)
@@ -140,7 +149,11 @@ static void adopt(evutil_socket_t unused, short what, void *arg)
     assert(evhttp_connection_get_bufferevent(c->evcon) == c->bev);
     evhttp_connection_set_closecb(c->evcon, on_close, c);
     tune(fd, c->h->o.write_s);
-    c->closed = event_new(c->h->base, fd, EV_CLOSED, on_client_gone, c);
+    /* A descriptor of its own: told of edges (a second request that waits must not wake us again and again), which
+     * libevent does not mix with the others' events; of resets, which it does not tell as EV_CLOSED. */
+    c->watched = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (c->watched >= 0)
+        c->closed = event_new(c->h->base, c->watched, EV_READ | EV_CLOSED | EV_ET | EV_PERSIST, on_stir, c);
     c->deadline = evtimer_new(c->h->base, on_deadline, c);
     if (!c->closed || !c->deadline)
         connection_drop(c);
@@ -167,6 +180,7 @@ struct bufferevent *connection_new(struct event_base *base, void *http)
     bufferevent_setwatermark(b, EV_READ, 0, h->o.header_bytes + h->o.body_bytes + READ_SLACK);
     c->h = h;
     c->bev = b;
+    c->watched = -1;
     c->next = h->connections;
     c->at = &h->connections;
     if (c->next)

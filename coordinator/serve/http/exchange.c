@@ -249,6 +249,15 @@ static void handle(struct exchange *x)
     const char *path = uri ? evhttp_uri_get_path(uri) : NULL, *host = exchange_header(x, "Host");
     int status = 404;
 
+    /* evhttp takes any version up to 1 and answers with the same */
+    if (x->r->major != 1) {
+        x->r->major = 1;
+        x->r->minor = 0;
+        refuse(x, 505, "HTTP/1.0 and 1.1 are spoken here");
+        return;
+    }
+    if (x->r->minor > 1)
+        x->r->minor = 1;
     if (exchange_header(x, "Transfer-Encoding") && exchange_header(x, "Content-Length")) {
         exchange_header_out(x, "Connection", "close");
         refuse(x, 400, "Transfer-Encoding and Content-Length exclude each other");

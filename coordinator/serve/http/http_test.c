@@ -196,6 +196,8 @@ static void plain(void)
     HAS(t, "X-Request-Id: req-");
     HAS(ask("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 3\r\n\r\nabc", "abc"), "\r\n\r\nabc");
     HAS(ask("POST /echo HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n", "abc"), "\r\n\r\nabc");
+    HAS(ask("GET / HTTP/0.9\r\n\r\n", NULL), "HTTP/1.0 505");
+    HAS(ask("GET / HTTP/1.7\r\n" HOST "Connection: close\r\n\r\n", NULL), "HTTP/1.1 200");
     HAS(ask("GET / HTTP/1.0\r\n\r\n", NULL), "<p>");
     HAS(ask("HEAD / HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n", NULL), "200 OK");
     t = ask("GET /none HTTP/1.1\r\n" HOST "\r\n", "}}");
@@ -328,11 +330,22 @@ static void clients_that_go(void)
     shutdown(fd, SHUT_WR);
     CHECK(wait_until(&rig.gone, 2));
     close(fd);
+    /* a reset, with something unread before it and without */
+    for (int i = 0; i < 2; i++) {
+        struct linger now = {1, 0};
+
+        fd = dial();
+        say(fd, i ? "GET /hold HTTP/1.1\r\n" HOST "\r\nGET" : "GET /hold HTTP/1.1\r\n" HOST "\r\n");
+        CHECK(wait_until(&rig.came, 4 + i));
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+        close(fd);
+        CHECK(wait_until(&rig.gone, 3 + i));
+    }
     CHECK(all_gone());
     /* a slow reader: the sender is told to wait, then that it may go on */
     fd = dial();
     say(fd, "GET /flood HTTP/1.1\r\n" HOST "\r\n");
-    CHECK(wait_until(&rig.came, 4));
+    CHECK(wait_until(&rig.came, 6));
     usleep(50000);
     CHECK_EQ(rig.drained, 0);
     while (n < FLOOD) {
@@ -350,9 +363,9 @@ static void clients_that_go(void)
     /* a reader who goes in the middle */
     fd = dial();
     say(fd, "GET /flood HTTP/1.1\r\n" HOST "\r\n");
-    CHECK(wait_until(&rig.came, 5));
+    CHECK(wait_until(&rig.came, 7));
     close(fd);
-    CHECK(wait_until(&rig.gone, 3));
+    CHECK(wait_until(&rig.gone, 5));
     CHECK(all_gone());
     http_close(rig.h);
 }

@@ -4,6 +4,7 @@
 #include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <event2/http.h>
+#include <event2/http_struct.h>
 #include <event2/keyvalq_struct.h>
 #include <event2/listener.h>
 #include <pthread.h>
@@ -74,7 +75,8 @@ struct connection {
     struct bufferevent *bev;
     struct evhttp_connection *evcon;
     struct exchange *x;      /* being answered, or NULL */
-    struct event *closed;    /* armed while x is there: the client has gone */
+    int watched;             /* its descriptor once more; -1: none */
+    struct event *closed;    /* on that one, armed while x is there: has the client gone? */
     struct event *deadline;  /* armed while none is there */
     size_t arrived;          /* bytes of the request, counted in count.arriving */
 };
