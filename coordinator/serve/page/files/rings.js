@@ -52,7 +52,8 @@ class Rings {
     this.radius = this.layers.map((_, k) => (n > 1 ? inner + k * this.gap : (inner + outer) / 2));
     this.layers.forEach((layer, k) => {
       for (let e = 0; e < this.experts[layer]; e++) {
-        const angle = (e / this.experts[layer]) * 2 * Math.PI - Math.PI / 2;
+        /* each ring begins elsewhere: experts of one number have nothing in common, and make no spokes */
+        const angle = ((e + (0.618 * k) % 1) / this.experts[layer]) * 2 * Math.PI - Math.PI / 2;
         this.x[layer * this.most + e] = mid + this.radius[k] * Math.cos(angle);
         this.y[layer * this.most + e] = mid + this.radius[k] * Math.sin(angle);
       }
@@ -60,6 +61,7 @@ class Rings {
     /* a point: as large as its neighbours leave room */
     const along = (2 * Math.PI * this.radius[0]) / Math.max(...this.layers.map((l) => this.experts[l]));
     this.point = Math.max(1, Math.min(this.gap * 0.42, along * 0.8, this.size * 0.016));
+    this.lamp = Math.max(this.point, this.size / 300); /* lit ones are seen, though they hide a neighbour */
   }
 
   /* uses: numbers (layer * most + expert) * 16 + last * 8 + tiers. Returns how many of each tier the last step had. */
@@ -134,9 +136,13 @@ class Rings {
     g.clearRect(0, 0, this.size, this.size);
     g.drawImage(this.base, 0, 0);
     for (const at of this.lit) {
-      const heat = this.heat[at], s = this.point * (this.tier[at] === DISK ? 1.25 : 1) * (0.6 + 0.75 * heat);
+      const heat = this.heat[at], s = (this.tier[at] === DISK ? 1.25 : 1) * (0.6 * this.point + (1.35 * this.lamp - 0.6 * this.point) * heat);
       g.globalAlpha = Math.min(1, Math.max(heat, this.uses[at] * 0.55));
       g.fillStyle = this.colour[this.tier[at]];
+      if (s < 1.5) {
+        g.fillRect(this.x[at] - s, this.y[at] - s, 2 * s, 2 * s);
+        continue;
+      }
       g.beginPath();
       g.arc(this.x[at], this.y[at], s, 0, 2 * Math.PI);
       g.fill();
