@@ -27,11 +27,12 @@ REAL = sys.argv[sys.argv.index("--cards") + 1] if "--cards" in sys.argv else Non
 if REAL:
     os.environ.pop("CONCLAVE_PROBE", None)  # tests/lib names no cards
 N_CARDS = len(REAL.split(",")) if REAL else 2
+TWICE = REAL and len(set(REAL.split(","))) < N_CARDS  # contexts of one card take turns: some 20 ms a token
 check = Checks()
 shm = SharedMemory()
 PARTS = sys.argv[sys.argv.index("--parts") + 1].split(",") if "--parts" in sys.argv else None
 POINTS = sys.argv[sys.argv.index("--points") + 1].split(",") if "--points" in sys.argv else None
-SECONDS = 20 if REAL else 120  # within which everything here ends; it takes a second on an idle machine
+SECONDS = 60 if TWICE else 20 if REAL else 120  # within which everything here ends; it takes a second on an idle machine
 PROMPT = "One Sock\nVelvet was a busy hedgehog who lived in a snug den behind"
 ALL, HALF = 8 << 20, 4 << 20  # bytes of slots that hold all experts, and about half of them
 
@@ -118,7 +119,7 @@ class Run:
             pass
         os.close(self.out)
         self.p.wait()
-        check(late.is_alive(), "%s: did not end" % self.what)
+        self.cut = not check(late.is_alive(), "%s: did not end within %d s" % (self.what, SECONDS))
         late.cancel()
         self.look()
         self.log.close()
@@ -127,8 +128,14 @@ class Run:
         check(not shm.left(), "%s: left in /dev/shm: %s" % (self.what, shm.left()))
         return self
 
+    def has(self, quiet):
+        """That text; of a run that was cut off, which has been told, the beginning."""
+        n = next((i for i, (a, b) in enumerate(zip(self.text, quiet)) if a != b), min(len(self.text), len(quiet)))
+        check(self.text == quiet or self.cut and n == len(self.text), "%s: another text from byte %d on: %r, wanted %r" %
+              (self.what, n, self.text[n:n + 80], quiet[n:n + 80]))
+
     def same(self, quiet, deaths=1):
-        check(self.text == quiet, "%s: another text: %r" % (self.what, self.text[:80]))
+        self.has(quiet)
         return check(len(self.deaths) >= deaths, "%s: %d deaths, wanted %d: %s" %
                      (self.what, len(self.deaths), deaths, self.err[-400:]))
 
@@ -187,7 +194,7 @@ def host(quiet):
         time.sleep(0.003 * n)
         kill(r, 0, 1)
         r.end()
-        check(r.text == quiet, "%s, both killed: another text" % r.what)
+        r.has(quiet)
     # three times: the trunk goes on in the coordinator
     for die in ("step:9:0:9" if REAL else "sum:9:0:9", "ready:1:0:9"):
         if not asked(die):
@@ -210,7 +217,7 @@ def kill(r, *which):
 def outside(quiet):
     """At any moment: what is open then is open."""
     dice, died, lost = random.Random(7), 0, 0
-    runs, tokens = (4, 900) if REAL else (12, 60)  # a card's process takes a while to end
+    runs, tokens = (4, 150 if TWICE else 900) if REAL else (12, 60)  # a card's process takes a while to end
     if REAL:
         quiet = Run(tokens=tokens).end().text
     for n in range(runs):
@@ -218,7 +225,7 @@ def outside(quiet):
         time.sleep(0.03 * dice.random())
         kill(r, n % N_CARDS)
         r.end()
-        check(r.text == quiet, "%s: another text" % r.what)
+        r.has(quiet)
         died += len(r.deaths)
         lost += sum(d[2] for d in r.deaths)
     check(died >= runs // 2, "only %d of %d were seen to die" % (died, runs))
@@ -227,7 +234,7 @@ def outside(quiet):
 
 def successors():
     """A long answer, taken slowly, in which the successors come up and work."""
-    more, n = cards(ALL), 900
+    more, n = cards(ALL), 300 if TWICE else 900
     long = Run(tokens=n).end().text
 
     def lives(what, deaths, ups, *which, die=None):
