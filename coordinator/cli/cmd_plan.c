@@ -16,6 +16,7 @@
 #include "coordinator/residency/heat_file.h"
 #include "coordinator/residency/plan.h"
 #include "coordinator/residency/replay.h"
+#include "coordinator/serve/jobs.h"
 #include "shm/memory.h"
 #include "shm/size.h"
 
@@ -27,7 +28,7 @@ enum { TRUNK_MS = 400, LAYER_MS = 900, DISK_MS = 200, DISK_DEPTH = 8 };
 struct options {
     struct engine_flags engine; /* those that say how it is run */
     const char *routes;
-    uint32_t n_ctx;
+    uint32_t n_ctx, parallel;
     int json, no_measure, no_heat;
 };
 
@@ -42,6 +43,13 @@ static const struct flag table[] = {
      .max = 1 << 30,
      .shown = "the model's maximum, or what fits",
      .help = "tokens of the context"},
+    {.name = "parallel",
+     .arg = "N",
+     .kind = FLAG_U32,
+     .at = AT(parallel),
+     .min = 1,
+     .max = JOBS_SLOTS_MOST,
+     .help = "contexts of that size, as conclave serve has them for answers beside each other"},
     {.name = "routes",
      .arg = "FILE",
      .kind = FLAG_STRING,
@@ -295,12 +303,15 @@ int cmd_plan(int argc, char **argv)
     int status;
 
     engine_flags_init(&o.engine);
+    o.parallel = 1;
     if (args_parse(&a, argc, argv, &status))
         return status;
     if (disk_io(&io, &e)) /* as a run would refuse it */
         return report_error(&e);
     engine_flags_options(&o.engine, &eo);
     eo.n_ctx = o.n_ctx;
+    eo.n_seqs = o.parallel;
+    eo.n_saved = o.parallel > 1 ? JOBS_SAVED * o.parallel : 0;
     status = engine_plan(&eo, look, &o, &e);
     if (status == 1)
         report_error(&e);

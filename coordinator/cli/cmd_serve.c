@@ -36,7 +36,7 @@ struct serve_flags {
     int no_metrics, no_slots, no_props, log;
 };
 
-enum { PARALLEL_MAX = 256, AFTER_DRAIN = 10 };
+enum { AFTER_DRAIN = 10 };
 
 #define AT(x) offsetof(struct serve_flags, x)
 static const struct flag serve_table[] = {
@@ -57,7 +57,7 @@ static const struct flag serve_table[] = {
      .kind = FLAG_U32,
      .at = AT(parallel),
      .min = 1,
-     .max = PARALLEL_MAX,
+     .max = JOBS_SLOTS_MOST,
      .help = "answers that are made beside each other, each with a context of its own; the text of none depends on the others"},
     {.name = "queue",
      .arg = "N",

@@ -121,7 +121,10 @@ static void where(const struct plan_report *r)
             row("", p->slabs.node_bytes[k], "on node %u", k);
     if (b->cards)
         row("cards", b->cards, "pools of emulated cards");
-    row("context", b->context, "%u tokens, %s", p->n_ctx, kv_name(r->kv));
+    if (p->geo.n_seqs > 1)
+        row("contexts", b->context, "%u of %u tokens, %s", p->geo.n_seqs, p->n_ctx, kv_name(r->kv));
+    else
+        row("context", b->context, "%u tokens, %s", p->n_ctx, kv_name(r->kv));
     row("passes", b->work, "buffers of %u tokens", p->max_tokens);
     row("calls", b->calls, "rings, arenas, outboxes, tables");
     row("kernel", b->kernel, "page tables and the like of these");
@@ -328,6 +331,7 @@ static void put_where(struct json_out *j, const struct plan_report *r)
     put_u64(j, "table_rows_kept", p->tables_whole || !r->look->table_row ? 0 : p->table_cache / r->look->table_row);
     put_u64(j, "threads", r->look->threads);
     put_u64(j, "n_ctx", p->n_ctx);
+    put_u64(j, "n_seqs", p->geo.n_seqs);
     put_u64(j, "pass_tokens", p->max_tokens);
     put_u64(j, "experts", r->experts);
     put_u64(j, "experts_bytes", r->expert_bytes);

@@ -31,7 +31,7 @@ struct grammar;
 struct jobs;
 struct job;
 
-enum { JOB_PROBS_MOST = 20 };
+enum { JOB_PROBS_MOST = 20, JOBS_SLOTS_MOST = 256 };
 enum { JOBS_SAVED = 3 }; /* engine_options.n_saved: so many a slot, for recurrent models' prompts; 0: they are computed anew */
 
 struct jobs_options {

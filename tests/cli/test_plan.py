@@ -43,6 +43,17 @@ def same_as_run():
         check("measured" not in a and "expected" not in a, "--no-measure measures nothing")
 
 
+def several():
+    """Contexts of a server: each costs as much, and the report counts them."""
+    one, four = (plan("--no-measure", "-c", "256", "--parallel", n)["bytes"]["context"] for n in ("1", "4"))
+    two = plan("--no-measure", "-c", "256", "--parallel", "2")
+    check(two["n_seqs"] == 2 and four - two["bytes"]["context"] == 2 * (two["bytes"]["context"] - one) > 0,
+          "1, 2, 4 contexts: %s, %s, %s" % (one, two["bytes"]["context"], four))
+    p = conclave("plan", "-m", STORY, "--no-measure", "-c", "256", "--parallel", "2")
+    check("2 of 256 tokens" in p.stdout.decode() and "2 sequences with a context of 256 tokens" in p.stderr.decode(),
+          "%r %r" % (p.stdout, p.stderr))
+
+
 def expected():
     """Numbers follow from what was measured and from the hit rate."""
     a = plan("--ram", RAM, "--no-heat")
@@ -198,6 +209,7 @@ def real():
 
 before = set(os.listdir("/dev/shm"))
 same_as_run()
+several()
 expected()
 for_people()
 refusals()
