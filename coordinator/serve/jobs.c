@@ -294,10 +294,18 @@ void job_look(struct job *q, struct job_status *s)
     pthread_mutex_lock(&q->j->lock);
     *s = q->is;
     job_times(q, &s->timings);
-    s->ahead = 0;
-    for (const struct job *x = q->is.state == JOB_WAITING ? q->j->first : NULL; x && x != q; x = x->next)
-        s->ahead++;
     pthread_mutex_unlock(&q->j->lock);
+}
+
+size_t job_ahead(struct job *q)
+{
+    size_t n = 0;
+
+    pthread_mutex_lock(&q->j->lock);
+    for (const struct job *x = q->is.state == JOB_WAITING ? q->j->first : NULL; x && x != q; x = x->next)
+        n++;
+    pthread_mutex_unlock(&q->j->lock);
+    return n;
 }
 
 void jobs_stats(struct jobs *j, struct jobs_stats *s, struct jobs_slot *slot, size_t most)

@@ -111,10 +111,10 @@ struct job_status {
     uint32_t stop_id;          /* with JOB_STOP: the id, UINT32_MAX: the grammar's end */
     size_t total, cached, processed; /* of the prompt; processed counts cached too */
     size_t n_tokens;           /* of the answer so far, taken or not */
-    size_t ahead;              /* jobs before it in the queue */
     struct job_timings timings;
 };
 void job_look(struct job *q, struct job_status *s);
+size_t job_ahead(struct job *q); /* jobs before it in the queue, counted */
 uint64_t job_id(const struct job *q); /* numbers from 1, in the order of submission */
 
 /* It is done at once (JOB_CANCELLED); its slot is free before the next step. A job that is done stays as it is. */

@@ -423,14 +423,13 @@ static void *edges(void *arg)
         CHECK(!jobs_submit(t->j, &r, &q[i], &e), "%s", e.msg);
     CHECK_EQ(refused(t, r, "4 requests wait"), -EBUSY);
     job_look(q[3], &look);
-    CHECK(look.state == JOB_WAITING && look.ahead == 2 && look.slot == -1);
+    CHECK(look.state == JOB_WAITING && job_ahead(q[3]) == 2 && look.slot == -1);
     for (int i = 0; i < 3; i += 2) { /* one that is in work, one that waits */
         job_cancel(q[i]);
         job_look(q[i], &look);
         CHECK(look.state == JOB_DONE && look.reason == JOB_CANCELLED);
     }
-    job_look(q[3], &look);
-    CHECK(look.ahead == 1);
+    CHECK_EQ(job_ahead(q[3]), 1);
     job_free(q[0]); /* whatever state they are in */
     job_free(q[1]);
     jobs_drain(t->j, 0);
