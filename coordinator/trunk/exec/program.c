@@ -16,7 +16,7 @@ const char *op_name(enum op_kind kind)
 }
 
 /* kernels/delta/delta_cuda.h, kernels/attention/attention.cu */
-enum { CARD_KEYS = 256, CARD_VALUES = 512 };
+enum { CARD_KEYS = 256, CARD_VALUES = 512, CARD_ALIGN = 16 };
 
 /* Everything, but for what their kernels do not do. */
 static int on_cards(const struct program *p, const struct op *op)
@@ -33,11 +33,12 @@ static int on_cards(const struct program *p, const struct op *op)
         return op->n[1] == 1;
     case OP_ADD_TIMES:
         return op->n[0] == 1;
-    case OP_MATMUL_PARTS: /* one number of parts, and nothing after the product */
+    case OP_MATMUL_PARTS: /* one number of parts, each one's rows aligned, and nothing after the product */
         for (uint32_t i = 0; i < p->n_ops; i++)
             if (p->op[i].kind == OP_MATMUL_PARTS && p->op[i].n[1] != op->n[1])
                 return 0;
-        return p->weight[op->w].scale == PROG_NONE && p->weight[op->w].bias == PROG_NONE;
+        return p->weight[op->w].scale == PROG_NONE && p->weight[op->w].bias == PROG_NONE &&
+               p->weight[op->w].rows / op->n[1] * p->weight[op->w].row_bytes % CARD_ALIGN == 0;
     case OP_DELTA:
         return p->state[op->state].k_width <= CARD_KEYS;
     case OP_ATTENTION:
