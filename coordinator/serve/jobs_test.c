@@ -132,14 +132,30 @@ struct test {
     int news, cancels, tid;
     int talk, saved; /* a conversation too; states of a recurrent model are saved */
     _Atomic int hold; /* the scheduler gets no further than its news */
+    struct job *_Atomic watched; /* gets a token in every step, once it answers */
+    size_t watched_n;
     void *(*clients)(void *arg);
     uint64_t cached; /* tokens, in all */
 };
+
+static void watch(struct test *t)
+{
+    struct job_status s;
+
+    job_look(t->watched, &s);
+    CHECK(!t->watched_n || s.n_tokens == t->watched_n + 1, "%zu tokens after %zu", s.n_tokens, t->watched_n);
+    t->watched_n = s.n_tokens;
+    if (s.state == JOB_DONE)
+        atomic_store(&t->watched, NULL);
+}
 
 static void rung(void *arg)
 {
     struct test *t = arg;
     uint64_t one = 1;
+
+    if (gettid() == t->tid && atomic_load(&t->watched))
+        watch(t);
 
     CHECK(write(t->news, &one, sizeof one) == sizeof one);
     while (gettid() == t->tid && atomic_load(&t->hold))
@@ -372,6 +388,41 @@ static void ends(struct job *q, enum job_reason why, size_t n)
     job_free(q);
 }
 
+/* An answer among long prompts: it gets a token in every step, and they come on. The contexts' room says that they are
+ * done before it, by TURNS_PIECE_LEAST tokens a step. */
+static void nobody_starves(struct test *t, const uint32_t *ids)
+{
+    struct job_request r = plain(ids, 3, 90);
+    struct job *q[4];
+    struct job_status s;
+    struct jobs_stats n;
+    struct err e = {0};
+
+    t->watched_n = 0;
+    atomic_store(&t->hold, 1);
+    CHECK(!jobs_submit(t->j, &r, &q[0], &e), "%s", e.msg);
+    atomic_store(&t->watched, q[0]);
+    do
+        jobs_stats(t->j, &n, NULL, 0);
+    while (!n.busy);
+    r = plain(ids, 150, 1);
+    for (int i = 1; i < 4; i++)
+        CHECK(!jobs_submit(t->j, &r, &q[i], &e), "%s", e.msg);
+    atomic_store(&t->hold, 0);
+    do
+        usleep(500), job_look(q[0], &s);
+    while (s.state != JOB_DONE);
+    while (atomic_load(&t->watched))
+        usleep(500);
+    CHECK(s.n_tokens == 90 && t->watched_n == 90, "%zu, %zu", s.n_tokens, t->watched_n);
+    for (int i = 1; i < 4; i++) {
+        job_look(q[i], &s);
+        CHECK(s.state == JOB_DONE && s.reason == JOB_LENGTH && s.n_tokens == 1, "prompt %d: %zu of 150", i, s.processed);
+        job_free(q[i]);
+    }
+    job_free(q[0]);
+}
+
 static void *edges(void *arg)
 {
     static uint32_t ids[N_CTX + 1];
@@ -412,6 +463,8 @@ static void *edges(void *arg)
     CHECK(n);
     usleep(300000);
     CHECK(switches(t->tid) == n, "%llu wake-ups with nothing to do", (unsigned long long)(switches(t->tid) - n));
+
+    nobody_starves(t, ids);
 
     atomic_store(&t->hold, 1); /* one in work, four wait, the sixth does not come in */
     r = plain(ids, 100, SIZE_MAX);
