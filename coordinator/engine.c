@@ -1643,7 +1643,7 @@ void engine_show(struct engine *en)
 {
     struct engine_stats s;
 
-    if (!lights_on(en->o->lights))
+    if (!lights_figures(en->o->lights))
         return;
     engine_stats(en, &s);
     lights_put_stats(en->o->lights, &s);
@@ -1668,11 +1668,10 @@ const float *engine_step(struct engine *en, const struct step *s)
     if (en->ahead && s->n_tokens == 1)
         judge_prefetch(en, start);
     en->steps++;
-    if (lights_on(en->o->lights)) {
+    if (lights_on(en->o->lights))
         lights_step(en->o->lights, s->n_tokens);
-        if (lights_want_stats(en->o->lights))
-            engine_show(en);
-    }
+    if (lights_figures(en->o->lights) && lights_want_stats(en->o->lights))
+        engine_show(en);
     return logits;
 }
 

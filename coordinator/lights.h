@@ -22,6 +22,7 @@ struct lights {
                                       * at a time, and the reader, who makes it 0; NULL: no engine yet */
 
     _Atomic int watched;
+    _Atomic int figures;          /* set before the engine opens; 1: figures are wanted, watched or not (/metrics) */
     _Atomic uint64_t tokens, steps; /* while it was watched */
     /* one writer, the engine's thread; odd while it writes */
     _Atomic uint64_t stats_count;
@@ -34,6 +35,11 @@ void lights_free(struct lights *l);
 static inline int lights_on(const struct lights *l)
 {
     return l && atomic_load_explicit(&l->watched, memory_order_relaxed);
+}
+
+static inline int lights_figures(const struct lights *l)
+{
+    return lights_on(l) || (l && atomic_load_explicit(&l->figures, memory_order_relaxed));
 }
 
 /* ---- the engine's ---- */

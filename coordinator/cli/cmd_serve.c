@@ -393,7 +393,7 @@ static int open_server(struct serve *s, struct err *e)
         .write_s = f->timeout,
     };
     struct api_options a = {.ping_s = f->ping, .name = s->name, .metrics = !f->no_metrics, .slots = !f->no_slots, .props = !f->no_props,
-                            .answer_s = f->seconds};
+                            .answer_s = f->seconds, .lights = &s->lights};
     struct jobs_options j = {.n_slots = f->parallel, .queue_most = f->queue, .drafts = answer_flags_drafts(&s->answers),
                              .drafts_fixed = s->answers.draft >= 0, .news = api_news};
     int rc;
@@ -405,6 +405,7 @@ static int open_server(struct serve *s, struct err *e)
     if ((rc = http_open(&h, &s->http, e)) || (rc = api_open(&a, s->http, &s->api, e)))
         return rc;
     j.arg = s->api;
+    atomic_store_explicit(&s->lights.figures, !f->no_metrics, memory_order_relaxed);
     if ((rc = jobs_open(&j, &s->jobs, e)) || (rc = page_open(s->http, &s->lights, &s->page, e)) ||
         (rc = http_watch(s->http, s->stop_fd, on_stop, s, e)) || (rc = http_start(s->http, e)))
         return rc;

@@ -3,6 +3,7 @@
 prompt; what is refused and how it is said."""
 import json
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -156,6 +157,10 @@ with Server("-c", 512, "--parallel", 3) as s:
     text = s.get("/metrics")[1]
     check(all(("# TYPE conclave:" + x) in text for x in ("prompt_tokens_total counter", "requests_deferred gauge")) and
           s.metrics()["tokens_predicted_total"] > 100, "metrics: %s" % text[:300])
+    check(s.free(), "slots are in use")
+    text = s.get("/metrics")[1]
+    ram = re.search(r'^conclave:experts_total\{tier="ram"\} (\d+)$', text, re.M)
+    check(ram and int(ram.group(1)) > 1000 and re.search(r'^conclave:worker_items_total\{worker=".*"\} \d{4,}$', text, re.M), "metrics: %s" % text[-2000:])
 
     # --- refusals ---
     for what, path, body, status, words, param in (
@@ -256,7 +261,6 @@ with Server("-c", 256, template=HERMES) as s:
     check(a == {"input_tokens": len(wanted)}, "Anthropic's blocks: %s, wanted %d" % (a, len(wanted)))
 with Server("-c", 256, template=MISTRAL) as s:
     text = s.post("/apply-template", {"messages": CALLS})[1]["prompt"]
-    import re
     made, used = re.findall(r"\[TOOL_CALLS\](\w+) ", text), re.findall(r"@(\w+)", text)
     check(len(made) == 2 and made == used and all(len(x) == 9 for x in made), "ids of nine letters: %s" % text)
 

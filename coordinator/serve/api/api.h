@@ -13,13 +13,14 @@
 #include "coordinator/serve/jobs.h"
 
 struct api;
-struct engine;
+struct lights;
 struct model;
 struct api_options {
     uint32_t ping_s;    /* a comment in a stream that is silent for so long; 0: none */
     uint32_t answer_s;  /* an answer that takes longer ends, as if cut by its length; 0: none */
     const char *name;   /* of the model, as clients see it; borrowed */
     int metrics, slots, props; /* 1: these paths are served */
+    const struct lights *lights; /* the engine's figures, for /metrics; borrowed until api_close; or NULL */
 };
 int api_open(const struct api_options *o, struct http *h, struct api **out, struct err *e);
 /* Some job has news (jobs_options.news). From any thread; does not block. */

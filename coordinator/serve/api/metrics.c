@@ -4,10 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "coordinator/lights.h"
 #include "coordinator/serve/api/inside.h"
 #include "coordinator/serve/fault.h"
 
-enum { METRICS_BYTES = 16 << 10 };
+enum { METRICS_BYTES = 128 << 10 };
 
 struct text {
     char s[METRICS_BYTES];
@@ -35,6 +36,56 @@ static void one(struct text *t, const char *name, int counter, const char *help,
 static double per(double a, double b)
 {
     return b > 0 ? a / b : 0;
+}
+
+static void head(struct text *t, const char *name, const char *help)
+{
+    add(t, "# HELP conclave:%s %s\n# TYPE conclave:%s counter\n", name, help, name);
+}
+
+static void tiers(struct text *t, const char *name, const char *help, double card, double ram, double disk)
+{
+    head(t, name, help);
+    add(t, "conclave:%s{tier=\"card\"} %.15g\nconclave:%s{tier=\"ram\"} %.15g\nconclave:%s{tier=\"disk\"} %.15g\n", name, card, name, ram,
+        name, disk);
+}
+
+enum { W_CALLS, W_ITEMS, W_BYTES, W_BUSY };
+static void workers(struct text *t, const struct engine_stats *s, const char *name, const char *help, int what)
+{
+    head(t, name, help);
+    for (uint32_t i = 0; i < s->n_workers; i++) {
+        const struct engine_worker *w = &s->worker[i];
+        double v = what == W_CALLS ? (double)w->calls : what == W_ITEMS ? (double)w->items : what == W_BYTES ? (double)w->weight_bytes :
+                                                                                             1e-9 * (double)w->work_ns;
+
+        add(t, "conclave:%s{worker=\"%s\"} %.15g\n", name, w->name, v);
+    }
+}
+
+/* What the engine counts; told twice a second, and when it rests. */
+static void engine(struct text *t, const struct lights *l)
+{
+    struct engine_stats s;
+    uint64_t at, card = 0, ram = 0;
+
+    if (!l || !lights_stats(l, &s, &at))
+        return;
+    for (uint32_t i = 0; i < s.n_workers; i++)
+        *(s.worker[i].card >= 0 ? &card : &ram) += s.worker[i].weight_bytes;
+    tiers(t, "experts_total", "Works of experts by where the expert lay when it was called for", (double)(s.card_items + s.own_items),
+          (double)(s.items - s.card_items - s.disk_items), (double)s.disk_items);
+    tiers(t, "experts_bytes_total", "Weights of experts that were read for computing (disk: read from files)", (double)card, (double)ram,
+          (double)s.bytes_read);
+    one(t, "steps_seconds_total", 1, "Time in passes of the trunk", 1e-9 * (double)s.step_ns);
+    one(t, "experts_wait_seconds_total", 1, "Of that: the trunk waited for experts", 1e-9 * (double)s.wait_ns);
+    one(t, "card_deaths_total", 1, "Cards' workers that ended", s.card_deaths);
+    one(t, "card_successors_total", 1, "Cards' workers that followed them", s.card_successors);
+    one(t, "lost_items_total", 1, "Works of dead workers, given to others", (double)s.lost_items);
+    workers(t, &s, "worker_calls_total", "Calls that a worker took part in", W_CALLS);
+    workers(t, &s, "worker_items_total", "Works of experts that a worker did", W_ITEMS);
+    workers(t, &s, "worker_weight_bytes_total", "Weights that a worker computed with", W_BYTES);
+    workers(t, &s, "worker_busy_seconds_total", "Time that a worker computed", W_BUSY);
 }
 
 void on_metrics(struct exchange *x, void *arg)
@@ -81,6 +132,7 @@ void on_metrics(struct exchange *x, void *arg)
     one(t, "http_connections", 0, "Connections now", h.connections);
     one(t, "http_requests", 0, "Requests that are being answered", h.exchanges);
     one(t, "http_arriving_bytes", 0, "Bytes of requests that are held", (double)h.arriving);
+    engine(t, a->o.lights);
     exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", t->s, t->n);
     free(t);
 }
