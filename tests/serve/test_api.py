@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """conclave serve: what each API answers, in one piece and as a stream, against conclave run's text for the same
 prompt; what is refused and how it is said."""
+import http.client
 import json
 import os
 import re
 import signal
+import ssl
+import subprocess
 import sys
 import tempfile
 import time
@@ -285,6 +288,42 @@ with tempfile.TemporaryDirectory() as d:
         check(p.returncode == 2 and all(w in p.stderr.decode() for w in words), "%r: %s" % (bad, p.stderr))
 p = conclave("serve", "-m", STORY, "--host", "256.1.1.1")
 check(p.returncode == 1 and b"cannot listen" in p.stderr, "an address that is none: %s" % p.stderr)
+
+# --- llama-server's names, TLS -------------------------------------------------------------------
+with tempfile.TemporaryDirectory() as d:
+    cert, key = os.path.join(d, "cert"), os.path.join(d, "key")
+    made = subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert, "-days", "2",
+                           "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"], capture_output=True)
+    check(made.returncode == 0, "openssl: %s" % made.stderr)
+    with Server("-c", 256, "-np", 2, "--jinja", "--ssl-cert-file", cert, "--ssl-key-file", key, "--threads-http", 8) as s:
+        c = http.client.HTTPSConnection("localhost", s.port, context=ssl.create_default_context(cafile=cert), timeout=60)
+        c.request("POST", TEXT, json.dumps(dict(GREEDY, prompt=PROMPT, max_tokens=12)))
+        a = json.loads(c.getresponse().read())
+        check(a["choices"][0]["text"] == first, "over TLS: %s" % a)
+        c.request("POST", TEXT, json.dumps({"prompt": PROMPT, "ignore_eos": True, "max_tokens": 200, "n": 2}))
+        time.sleep(0.05)
+        c.close()
+        for junk in (b"", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x05hello"):
+            r = s.raw()
+            r.sendall(junk)
+            r.close()
+        end = time.time() + 5
+        c = http.client.HTTPSConnection("localhost", s.port, context=ssl.create_default_context(cafile=cert), timeout=60)
+        while time.time() < end:
+            c.request("GET", "/metrics")
+            m = dict(re.findall(r"^conclave:(\w+) (\S+)$", c.getresponse().read().decode(), re.M))
+            if m["requests_processing"] == "0" and m["http_connections"] == "1":
+                break
+            time.sleep(0.05)
+        check(m["requests_processing"] == "0" and m["http_connections"] == "1" and m["jobs_cancelled_total"] == "2", "clients over TLS that go: %s" % m)
+    check("--parallel 2" in s.log and "one thread serves all clients" in s.log, "llama-server's names: %s" % s.log)
+    for args, words in ((("--tls-cert", cert), "go together"), (("--tls-cert", key, "--tls-key", key), "no certificate"),
+                        (("--tls-cert", cert, "--tls-key", cert), "no key")):
+        p = conclave("serve", "-m", STORY, "--port", 0, *args)
+        check(p.returncode in (1, 2) and words in p.stderr.decode(), "%s: %s" % (args, p.stderr))
+for args, words in ((("--embeddings",), "not supported"), (("--api-key", ","), "holds no key"), (("--parallel", 0), "1 to 256")):
+    p = conclave("serve", "-m", STORY, "--port", 0, *args)
+    check(p.returncode in (1, 2) and words in p.stderr.decode(), "%s: %s" % (args, p.stderr))
 
 with Server("-c", 512) as s:
     c = s.connect()
