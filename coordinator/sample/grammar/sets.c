@@ -11,7 +11,7 @@ enum {
     SET_NOT_KNOWN = UINT32_MAX,
     BYTES_WANTED = 32 << 20,  /* then sets_full */
     BYTES_MAX = 256 << 20,    /* within one call */
-    WORK_MAX = 5 * 1000 * 1000, /* stacks that one call looks at: part of a second */
+    WORK_MAX = 500 * 1000,    /* stacks that one call looks at: part of a second */
     PLAIN_STEPS_MAX = 4000,   /* looking for plain text must cost less than it saves */
 };
 
