@@ -81,7 +81,7 @@ def told(what, tiers, *args):
             got |= t
         check(got == tiers, "%s: tiers %d, wanted %d" % (what, got, tiers))
         check({layer for layer, _ in lit} == {0, 1, 2, 3} and all(x < 12 for _, x in lit) and 20 < len(lit) <= 48, "%s: %s" % (what, lit))
-        check(any(u & 8 for u in w.of("lit")[-1]["used"]), "%s: the last step's" % what)
+        check(any(u & 8 for d in w.of("lit")[-3:] for u in d["used"]), "%s: the last step's" % what)
         check(w.wait(lambda w: w.of("figures")[-1]["predicted"] == before["predicted"] + a["timings"]["predicted_n"] and
                      w.of("figures")[-1]["engine"]["items"] > before["engine"]["items"]), "%s: figures %s" % (what, w.of("figures")[-1]))
         f = w.of("figures")[-1]
