@@ -134,6 +134,7 @@ struct test {
     _Atomic int hold; /* the scheduler gets no further than its news */
     struct job *_Atomic watched; /* gets a token in every step, once it answers */
     size_t watched_n;
+    _Atomic int wrong; /* of the scheduler's thread, which counts no checks */
     void *(*clients)(void *arg);
     uint64_t cached; /* tokens, in all */
 };
@@ -143,7 +144,8 @@ static void watch(struct test *t)
     struct job_status s;
 
     job_look(t->watched, &s);
-    CHECK(!t->watched_n || s.n_tokens == t->watched_n + 1, "%zu tokens after %zu", s.n_tokens, t->watched_n);
+    if (t->watched_n && s.n_tokens != t->watched_n + 1)
+        atomic_store(&t->wrong, 1);
     t->watched_n = s.n_tokens;
     if (s.state == JOB_DONE)
         atomic_store(&t->watched, NULL);
@@ -157,7 +159,8 @@ static void rung(void *arg)
     if (gettid() == t->tid && atomic_load(&t->watched))
         watch(t);
 
-    CHECK(write(t->news, &one, sizeof one) == sizeof one);
+    if (write(t->news, &one, sizeof one) != sizeof one)
+        atomic_store(&t->wrong, 1);
     while (gettid() == t->tid && atomic_load(&t->hold))
         usleep(1000);
 }
@@ -313,6 +316,7 @@ static void slots_are_free(struct test *t)
     do /* the last one's slot is free before the next step */
         jobs_stats(t->j, &s, slot, 4);
     while (s.busy);
+    CHECK(!atomic_load(&t->wrong));
     CHECK(!s.waiting && s.submitted == s.done && !slot[0].job && !slot[3].job, "%s", t->what);
     CHECK(s.cached_tokens >= t->cached && s.steps && s.busy_slots > s.steps, "%s: %llu steps, %llu slots in them", t->what,
           (unsigned long long)s.steps, (unsigned long long)s.busy_slots);
@@ -414,7 +418,7 @@ static void nobody_starves(struct test *t, const uint32_t *ids)
     while (s.state != JOB_DONE);
     while (atomic_load(&t->watched))
         usleep(500);
-    CHECK(s.n_tokens == 90 && t->watched_n == 90, "%zu, %zu", s.n_tokens, t->watched_n);
+    CHECK(s.n_tokens == 90 && t->watched_n == 90 && !atomic_load(&t->wrong), "%zu, %zu", s.n_tokens, t->watched_n);
     for (int i = 1; i < 4; i++) {
         job_look(q[i], &s);
         CHECK(s.state == JOB_DONE && s.reason == JOB_LENGTH && s.n_tokens == 1, "prompt %d: %zu of 150", i, s.processed);

@@ -518,8 +518,8 @@ int jobs_run(struct jobs *j, struct engine *en, struct err *e)
     int rc;
 
     j->en = en;
-    rc = slots_open(j, e);
     pthread_mutex_lock(&j->lock);
+    rc = slots_open(j, e);
     j->n_vocab = engine_model(en)->n_vocab;
     j->n_ctx = j->count.n_ctx = engine_n_ctx(en);
     j->count.running = !rc;
