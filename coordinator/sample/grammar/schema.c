@@ -602,7 +602,9 @@ static struct property *read_properties(struct schema *s, const struct json *j, 
 static uint32_t object_like(struct schema *s, const struct json *j)
 {
     const struct json *more = json_get(j, "additionalProperties");
-    int closed = more && more->kind == JSON_BOOL && !more->truth;
+    /* of further properties nothing is said: none, if some are described. All that comes satisfies the schema, and
+     * models make up fewer */
+    int closed = more ? more->kind == JSON_BOOL && !more->truth : json_get(j, "properties") != NULL;
     uint32_t min = amount(s, j, "minProperties", 0), max = amount(s, j, "maxProperties", REPEAT_ANY);
     uint32_t *kv = NULL, other = RULES_NONE, val = 0, x = 0;
     size_t n = 0, n_required = 0;
@@ -618,7 +620,9 @@ static uint32_t object_like(struct schema *s, const struct json *j)
     }
     for (size_t i = 0; i < n && !rules_failed(s->r); i++) {
         n_required += (size_t)p[i].required;
-        if (!p[i].schema && closed)
+        if (!p[i].schema && closed && !more)
+            val = value(s);
+        if (!p[i].schema && closed && more)
             rules_fail(s->r, -EINVAL, "%s: '%.100s' is required, and 'additionalProperties' forbids it", s->where, p[i].name);
         else
             kv[i] = rules_rule_new(s->r, s->where);
