@@ -136,7 +136,8 @@ def tables():
         for batch in (1, 5):
             paged(name, model, prompt["tokens"], whole, "--table-ram", "16K", "--batch", batch, nextn=True)
         args = ("run", "-m", model, "-p", prompt["text"], "-n", 30, "--ignore-eos", "--temp", 0, "--draft", 2)
-        texts = {conclave(*args, *more).stdout for more in ((), ("--table-ram", "8K", "--batch", 4))}
+        texts = {conclave(*args, *more).stdout for more in
+                 ((), ("--table-ram", "8K", "--batch", 4), ("--table-ram", "8K", "--cards", "emu:1"))}
         check(len(texts) == 1 and len(texts.pop()) > 0, "%s: drafts with a paged table: %s" % (name, texts))
 
 
