@@ -10,7 +10,8 @@
  *
  * What is allowed depends on the text so far and never on how it was cut into tokens: a token may come if
  * its bytes go on towards a text of the grammar; one that ends the answer, exactly where the text so far is
- * one. Control tokens never come. A token of part of a character may come where the character may.
+ * one. Control tokens never come, but for <think> and </think>, where a vocabulary has these as such. A token of part
+ * of a character may come where the character may.
  *
  * Grammars are foreign input. Refused with a line that names the place: what is unknown, rules that begin
  * with themselves, rules that can never end, and whatever exceeds the limits below. */

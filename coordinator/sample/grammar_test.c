@@ -24,7 +24,7 @@ enum { BYTE0 = 3, END = 2 };
 static const char *const pieces[] = {"a", "b", "c", "ab", "ba", "abc", "aa", "cab", "{", "}", "{\"", "\":", "\"}", "\",", "\"",
                                      "true", "tr", "ue", "false", "null", "12", "1", "0", "-", ".", ",", " ", "\n", "  ", "é",
                                      "名前", "名", "\\n", "\\", "hello world", " the", "name", "\"name\"", "[1", "]]", "<", "</think>",
-                                     "a long piece of text that is plain, and longer than sixteen characters", "e", "E5"};
+                                     "<think>", "a long piece of text that is plain, and longer than sixteen characters", "e", "E5"};
 enum { N_PIECES = sizeof pieces / sizeof *pieces, N_VOCAB = BYTE0 + 256 + N_PIECES + 5 /* the model has more than the file */ };
 
 struct both {
@@ -32,6 +32,11 @@ struct both {
     struct tokenizer *t;
     struct grammar_vocab *v;
 };
+
+static int is_think(size_t id)
+{
+    return id >= BYTE0 + 256 && id < BYTE0 + 256 + N_PIECES && strstr(pieces[id - BYTE0 - 256], "think>");
+}
 
 static struct both vocabulary(void)
 {
@@ -55,7 +60,7 @@ static struct both vocabulary(void)
         build_str(&w, pieces[i]);
     build_array(&w, "tokenizer.ggml.token_type", 5, n);
     for (size_t i = 0; i < n; i++)
-        build_int(&w, !i ? 2 : i < BYTE0 ? 3 : i < BYTE0 + 256 ? 6 : 1, 4);
+        build_int(&w, !i ? 2 : i < BYTE0 || is_think(i) ? 3 : i < BYTE0 + 256 ? 6 : 1, 4);
     build_array(&w, "tokenizer.ggml.scores", 6, n);
     for (size_t i = 0; i < n; i++)
         build_int(&w, 0, 4);
@@ -130,8 +135,8 @@ static void tokens_agree(const struct grammar *fresh, const char *text, size_t n
             size_t b_n = 0;
             int may;
 
-            if (id < tokenizer_n_vocab(vocab.t))
-                token_piece(vocab.t, id, 0, &b, &b_n);
+            if (id < tokenizer_n_vocab(vocab.t)) /* two control tokens have a text */
+                token_piece(vocab.t, id, is_think(id), &b, &b_n);
             grammar_clone(g, &c, &e);
             may = id == END ? grammar_may_end(g) : b_n && !grammar_accept_text(c, b, b_n, &(struct err){0});
             grammar_set(c, g);
@@ -145,7 +150,7 @@ static void tokens_agree(const struct grammar *fresh, const char *text, size_t n
             break;
         n_fit = fit[any(n_fit)];
         CHECK(!grammar_accept(g, n_fit, &e), "%s", e.msg);
-        token_piece(vocab.t, n_fit, 0, &(const char *){0}, &piece_n);
+        token_piece(vocab.t, n_fit, is_think(n_fit), &(const char *){0}, &piece_n);
         p += piece_n;
         CHECK_EQ(grammar_may_end(g), look(fresh, text, p) == WHOLE);
     }
@@ -643,7 +648,7 @@ static void thought(const char *begin, const char *const *whole, const char *con
         check_text(g, "a thought", *whole, WHOLE);
     for (; *not; not++)
         check_text(g, "a thought", *not + (**not == '~'), **not == '~' ? FRONT : NO);
-    tokens_agree(g, "<</think>{\"a\":1}", 16);
+    tokens_agree(g, begin ? "<think></think>{\"a\":1}" : "<</think>{\"a\":1}", begin ? 22 : 16);
     grammar_close(g);
 }
 

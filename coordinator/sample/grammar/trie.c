@@ -74,6 +74,18 @@ static int is_plain(const char *b, size_t n)
     return chars <= PLAIN_CHARS;
 }
 
+/* What a token stands for. Control tokens for nothing, except the two around a thought (struct grammar_source), which
+ * some vocabularies have among them. */
+static void piece_of(const struct tokenizer *t, uint32_t id, const char **b, size_t *n)
+{
+    token_piece(t, id, 0, b, n);
+    if (*n)
+        return;
+    token_piece(t, id, 1, b, n);
+    if ((*n != 7 || memcmp(*b, "<think>", 7)) && (*n != 8 || memcmp(*b, "</think>", 8)))
+        *n = 0;
+}
+
 static int take_pieces(struct grammar_vocab *v, const struct tokenizer *t, struct err *e)
 {
     size_t total = 0, n;
@@ -81,7 +93,7 @@ static int take_pieces(struct grammar_vocab *v, const struct tokenizer *t, struc
     const char *b;
 
     for (uint32_t i = 0; i < known; i++) {
-        token_piece(t, i, 0, &b, &n);
+        piece_of(t, i, &b, &n);
         total += n;
     }
     if (known > v->n_vocab || total > UINT32_MAX)
@@ -96,7 +108,7 @@ static int take_pieces(struct grammar_vocab *v, const struct tokenizer *t, struc
         if (i < known && token_is_eog(t, i))
             v->ends[i / 64] |= 1ull << i % 64;
         else if (i < known)
-            token_piece(t, i, 0, &b, &n);
+            piece_of(t, i, &b, &n);
         if (n)
             memcpy(v->bytes + total, b, n);
         v->longest = n > v->longest ? n : v->longest;
