@@ -156,6 +156,7 @@ with Server("-c", 512, "--parallel", 3) as s:
     check(s.get("/health") == (200, {"status": "ok"}) and s.get("/v1/health")[0] == 200, "health")
     m = s.get("/v1/models")[1]
     check(m["object"] == "list" and m["data"][0]["id"] == "story-moe-q4_k_m" and m["data"][0]["meta"]["n_ctx"] == 512, "models: %s" % m)
+    check(s.get("/v1/models/any")[1] == m["data"][0], "one model")
     check(s.get("/props")[1]["total_slots"] == 3 and len(s.get("/slots")[1]) == 3, "props, slots")
     text = s.get("/metrics")[1]
     check(all(("# TYPE conclave:" + x) in text for x in ("prompt_tokens_total counter", "requests_deferred gauge")) and
@@ -288,6 +289,18 @@ with tempfile.TemporaryDirectory() as d:
         check(p.returncode == 2 and all(w in p.stderr.decode() for w in words), "%r: %s" % (bad, p.stderr))
 p = conclave("serve", "-m", STORY, "--host", "256.1.1.1")
 check(p.returncode == 1 and b"cannot listen" in p.stderr, "an address that is none: %s" % p.stderr)
+
+# --- a full queue, an answer's time ----------------------------------------------------------------
+with Server("-c", 1024, "--parallel", 1, "--queue", 2, "--answer-timeout", 1, "-n", 900) as s:
+    whole = dict(GREEDY, prompt=PROMPT, ignore_eos=True, max_tokens=100000)
+    refused("six answers where three have room", s.post(TEXT, dict(whole, n=6)), 429, "wait already")
+    check(s.ask("POST", TEXT, dict(whole, n=6))[2].get("Retry-After") == "1", "Retry-After")
+    check(s.free(), "slots after a refusal: %s" % s.metrics())
+    start = time.time()
+    code, a = s.post(TEXT, dict(whole, n=2))
+    tokens, took = a["usage"]["completion_tokens"], time.time() - start
+    check(all(c["finish_reason"] == "length" for c in a["choices"]) and tokens <= 1800 and took < 4 and s.free(),
+          "an answer's time and the server's -n: %d tokens, %.1f s" % (tokens, took))
 
 # --- llama-server's names, TLS -------------------------------------------------------------------
 with tempfile.TemporaryDirectory() as d:

@@ -132,6 +132,15 @@ static void finish_of(struct call *c, struct choice *h)
     c->api->count.answer_tokens += t->n_tokens;
 }
 
+/* What a grammar says is the client's; the engine's own troubles name files, which are not. */
+static int job_fault(struct call *c, const struct err *e)
+{
+    if (!strncmp(e->msg, "the grammar ", 12))
+        return fault_set(&c->fault, 400, "grammar", "%s", e->msg);
+    log_line(LOG_DEBUG, "%s: %s", exchange_id(c->x), e->msg);
+    return fault_set(&c->fault, 500, NULL, "the engine cannot go on; the server's log says why");
+}
+
 /* Tokens that came, into text. 1: the answer is complete; 2: by its text, whatever the job has done meanwhile; < 0: an
  * error, in c->fault. */
 static int take(struct call *c, struct choice *h)
@@ -157,9 +166,10 @@ static int take(struct call *c, struct choice *h)
         return 0;
     if (c->late && h->status.reason == JOB_CANCELLED)
         h->status.reason = JOB_LENGTH;
-    if (h->status.reason == JOB_ERROR || h->status.reason == JOB_CANCELLED)
-        return fault_set(&c->fault, h->status.reason == JOB_ERROR ? 500 : 503, NULL, "%s",
-                         h->status.reason == JOB_ERROR ? h->status.err.msg : "the server is going down"), -1;
+    if (h->status.reason == JOB_CANCELLED)
+        return fault_set(&c->fault, 503, NULL, "the server is going down"), -1;
+    if (h->status.reason == JOB_ERROR)
+        return job_fault(c, &h->status.err), -1;
     return 1;
 }
 
@@ -274,6 +284,7 @@ static void on_news(void *arg)
 {
     struct api *a = arg;
 
+    clock_gettime(CLOCK_MONOTONIC, &a->news);
     for (struct call *c = a->calls, *next; c; c = next) {
         next = c->next;
         c->was_full = c->streaming && exchange_full(c->x);

@@ -8,7 +8,7 @@
 #include "coordinator/serve/api/fields.h"
 #include "coordinator/serve/api/put.h"
 
-enum { SLOTS_MOST = 256 };
+enum { SLOTS_MOST = 256, HEALTH_SILENT_S = 600 }; /* a pass of a large model from the disk takes minutes */
 
 static int is_ready(struct exchange *x, const struct api *a)
 {
@@ -39,12 +39,31 @@ static void reply_json(struct exchange *x, struct json_out *o)
 
 /* ---- health ---- */
 
+/* Slots in work, and no step has ended for so long: something hangs, whoever watches should know. */
+static double silent(const struct api *a)
+{
+    struct jobs_stats s;
+    struct timespec now;
+
+    jobs_stats(a->jobs, &s, NULL, 0);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return s.busy && a->news.tv_sec ? (double)(now.tv_sec - a->news.tv_sec) : 0;
+}
+
 static void on_health(struct exchange *x, void *arg)
 {
     static const char ok[] = "{\"status\":\"ok\"}";
+    const struct api *a = arg;
+    struct fault f = {0};
 
-    if (is_ready(x, arg))
-        exchange_reply(x, 200, "application/json; charset=utf-8", ok, sizeof ok - 1);
+    if (!is_ready(x, a))
+        return;
+    if (silent(a) > HEALTH_SILENT_S) {
+        fault_set(&f, 503, NULL, "no step has ended for %.0f s", silent(a));
+        reply_fault(x, &f);
+        return;
+    }
+    exchange_reply(x, 200, "application/json; charset=utf-8", ok, sizeof ok - 1);
 }
 
 /* ---- the model ---- */
@@ -63,6 +82,30 @@ static void put_meta(struct json_out *o, const struct api *a)
     json_close_object(o);
 }
 
+static void put_model(struct json_out *o, const struct api *a)
+{
+    json_open_object(o);
+    put_text(o, "id", a->served->name);
+    put_text(o, "object", "model");
+    put_i64(o, "created", a->started);
+    put_text(o, "owned_by", "conclave");
+    put_meta(o, a);
+    json_close_object(o);
+}
+
+/* /v1/models/NAME: the one that is served, whatever it is called; its name is in the answer. */
+static void on_model(struct exchange *x, void *arg)
+{
+    struct api *a = arg;
+    struct json_out *o;
+
+    if (!is_ready(x, a))
+        return;
+    if ((o = json_out_new(0)))
+        put_model(o, a);
+    reply_json(x, o);
+}
+
 static void on_models(struct exchange *x, void *arg)
 {
     struct api *a = arg;
@@ -74,13 +117,7 @@ static void on_models(struct exchange *x, void *arg)
         json_open_object(o);
         put_text(o, "object", "list");
         put_array(o, "data");
-        json_open_object(o);
-        put_text(o, "id", a->served->name);
-        put_text(o, "object", "model");
-        put_i64(o, "created", a->started);
-        put_text(o, "owned_by", "conclave");
-        put_meta(o, a);
-        json_close_object(o);
+        put_model(o, a);
         json_close_array(o);
         json_close_object(o);
     }
@@ -198,6 +235,7 @@ int api_info_routes(struct api *a, struct err *e)
     if ((rc = http_route(h, HTTP_GET, "/health", 1, on_health, a, e)) ||
         (rc = http_route(h, HTTP_GET, "/v1/health", 1, on_health, a, e)) ||
         (rc = http_route(h, HTTP_GET, "/v1/models", 0, on_models, a, e)) ||
+        (rc = http_route(h, HTTP_GET, "/v1/models/*", 0, on_model, a, e)) ||
         (rc = http_route(h, HTTP_GET, "/models", 0, on_models, a, e)) ||
         (a->o.props && (rc = http_route(h, HTTP_GET, "/props", 0, on_props, a, e))) ||
         (a->o.slots && (rc = http_route(h, HTTP_GET, "/slots", 0, on_slots, a, e))) ||

@@ -30,6 +30,7 @@ struct api {
 
     struct api_route route[API_ROUTES];
     int news_fd;
+    struct timespec news; /* the last ones */
     struct call *calls; /* in work; the HTTP thread's */
     struct {
         uint64_t refused, answer_tokens;
