@@ -41,6 +41,7 @@ struct reader {
     size_t n, cap;
     struct open *open;
     size_t depth, depth_cap, depth_max;
+    size_t values, values_max;
     const char *key; /* of the next value */
     size_t key_n;
 };
@@ -85,6 +86,10 @@ static const char *copy(struct json_doc *d, const void *s, size_t n)
 
 static int add(struct reader *r, struct json v)
 {
+    if (r->values++ == r->values_max) {
+        err_set(r->e, -E2BIG, "%s: more than %zu values", r->name, r->values_max);
+        return 0;
+    }
     if (r->n == r->cap) {
         size_t cap = r->cap ? 2 * r->cap : 64;
         struct json *s = realloc(r->stack, cap * sizeof *s);
@@ -353,6 +358,7 @@ int json_parse(const char *name, const char *text, size_t n, const struct json_l
     int rc;
 
     r.depth_max = limits && limits->depth ? limits->depth : JSON_DEPTH_MAX;
+    r.values_max = limits && limits->values ? limits->values : SIZE_MAX;
     if (n > bytes)
         return err_set(e, -E2BIG, "%s: %zu bytes of JSON, at most %zu work", name, n, bytes);
     if ((rc = check_utf8(name, text, n, e)) < 0)

@@ -27,6 +27,7 @@ enum { JSON_DEPTH_MAX = 1000, JSON_BYTES_MAX = 1 << 30 };
 struct json_limits {
     size_t bytes; /* of the text; 0: JSON_BYTES_MAX */
     size_t depth; /* nested arrays and objects; 0: JSON_DEPTH_MAX */
+    size_t values; /* of all kinds, arrays and objects too; 0: no limit */
 };
 
 struct json_doc;

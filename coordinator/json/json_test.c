@@ -159,6 +159,11 @@ static void test_limits(void)
     IS(json_parse("t", "[[[[1]]]]", 9, &limits, &d, &e) == -EINVAL);
     CHECK_STR(e.msg, "t: nested too deeply, at most 3 levels work");
     e = (struct err){0};
+    limits.values = 3;
+    IS(json_parse("t", "[1,{}]", 6, &limits, &d, &e) == 0);
+    json_free(d);
+    IS(json_parse("t", "[1,2,{}]", 8, &limits, &d, &e) == -E2BIG);
+    e = (struct err){0};
     IS(json_parse("t", "[1,2,3,4,5]", 11, &limits, &d, &e) == -E2BIG);
     CHECK_STR(e.msg, "t: 11 bytes of JSON, at most 10 work");
     memset(deep, '[', DEEP);

@@ -123,7 +123,7 @@ static int read_card(const struct json *j, uint32_t number, struct card_found *c
 
 int cards_read(const char *text, size_t n, struct cards_found *out, struct err *e)
 {
-    static const struct json_limits limits = {TEXT_MOST, 8};
+    static const struct json_limits limits = {.bytes = TEXT_MOST, .depth = 8};
     const struct json *root, *cards;
     struct json_doc *doc = NULL;
     int bad = 0, rc;

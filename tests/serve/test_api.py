@@ -206,6 +206,7 @@ with Server("-c", 512, "--parallel", 3) as s:
     code, a = s.post(MESSAGES, {"messages": user("x")})
     check(code == 400 and a["type"] == "error" and a["error"]["type"] == "invalid_request_error" and a["request_id"].startswith("req-"),
           "Anthropic's form: %s" % a)
+    refused("too many values", s.post("/detokenize", b'{"tokens":[' + b"1," * (2 << 20) + b"1]}"), 400, "values")
     check(s.free(), "slots are in use: %s" % s.metrics())
 
     # --- a client that goes ---

@@ -265,7 +265,7 @@ static void keep_reply(struct call *c, struct json_out *o)
 
 static struct json_doc *parse(const char *body, size_t n, struct fault *f)
 {
-    static const struct json_limits limits = {.depth = REQUEST_DEPTH_MAX};
+    static const struct json_limits limits = {.depth = REQUEST_DEPTH_MAX, .values = REQUEST_VALUES_MAX};
     struct json_doc *d = NULL;
     struct err e = {0};
 

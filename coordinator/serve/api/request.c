@@ -573,14 +573,14 @@ static void read_body(const struct served *m, struct request *r, struct fault *f
 
 int request_read(const struct served *m, enum api_kind api, const char *text, size_t n, struct request *out, struct fault *f)
 {
-    static const struct json_limits limits = {.bytes = 0, .depth = REQUEST_DEPTH_MAX};
+    static const struct json_limits limits = {.depth = REQUEST_DEPTH_MAX, .values = REQUEST_VALUES_MAX};
     struct err e = {0};
 
     memset(out, 0, sizeof *out);
     out->api = api;
     out->n_probs = -1;
     if (json_parse("the body", text, n, &limits, &out->doc, &e))
-        return fault_set(f, e.code == -ENOMEM ? 500 : 400, NULL, "%s", e.msg);
+        return fault_set(f, e.code == -ENOMEM ? 500 : e.code == -E2BIG ? 413 : 400, NULL, "%s", e.msg);
     out->body = json_root(out->doc);
     if (out->body->kind != JSON_OBJECT)
         return fault_set(f, 400, NULL, "the body: an object is wanted");

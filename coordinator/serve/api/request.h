@@ -32,6 +32,7 @@ struct served {
 enum api_kind { API_CHAT, API_TEXT, API_COMPLETION, API_RESPONSES, API_MESSAGES }; /* TEXT: /v1/completions */
 enum {
     REQUEST_DEPTH_MAX = 200, /* arrays and objects in each other */
+    REQUEST_VALUES_MAX = 2 << 20, /* about 64 bytes of memory each: more than ids of the longest contexts */
     REQUEST_STOPS_MAX = 64,
     REQUEST_STOP_BYTES = 1024,
     REQUEST_ANSWERS_MAX = 64, /* n, and prompts times n */

@@ -35,8 +35,8 @@ struct http_options {
 };
 enum {
     HTTP_HEADERS_MAX = 32 << 10,
-    HTTP_BODY_MAX = 32 << 20,
-    HTTP_ARRIVING_MAX = 256 << 20,
+    HTTP_BODY_MAX = 16 << 20,
+    HTTP_ARRIVING_MAX = 128 << 20,
     HTTP_CONNECTIONS_MAX = 512,
     HTTP_WAITING_MAX = 1 << 20, /* bytes of a stream that a client has not taken: exchange_full */
 };

@@ -1,5 +1,8 @@
 /* What the files of this folder share. */
 #pragma once
+#if !__has_include(<event2/http.h>) || !__has_include(<openssl/ssl.h>)
+#error "headers of libevent or OpenSSL are missing: scripts/deps installs what the build needs (libevent-dev, libssl-dev)"
+#endif
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <event2/event.h>
