@@ -31,10 +31,10 @@ struct api {
     struct api_route route[API_ROUTES];
     int news_fd;
     struct timespec news; /* the last ones */
+    struct http_event *again; /* looks for news without being told */
+    _Atomic int looking;  /* 1: it will; written by the HTTP thread */
     struct call *calls; /* in work; the HTTP thread's */
-    struct {
-        uint64_t refused, answer_tokens;
-    } count;
+    uint64_t taken;      /* tokens */
 
     pthread_t thread; /* reads bodies */
     int reading;      /* it runs */

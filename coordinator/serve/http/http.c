@@ -136,9 +136,9 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
 void http_timers(struct http *h, int on)
 {
     for (size_t i = 0; i < h->n_watches; i++)
-        if (h->watch[i].fd < 0 && on)
+        if (h->watch[i].repeats && on)
             event_add(h->watch[i].ev, &h->watch[i].every);
-        else if (h->watch[i].fd < 0)
+        else if (h->watch[i].repeats)
             event_del(h->watch[i].ev);
 }
 
@@ -150,7 +150,7 @@ static int watch(struct http *h, struct http_event w, struct err *e)
         return err_set(e, -ENOSPC, "more than %d things are watched", HTTP_WATCHES);
     *to = w;
     to->h = h;
-    to->ev = event_new(h->base, w.fd, w.fd >= 0 ? EV_READ | EV_PERSIST : EV_PERSIST, on_watch, to);
+    to->ev = event_new(h->base, w.fd, w.fd >= 0 ? EV_READ | EV_PERSIST : w.repeats ? EV_PERSIST : 0, on_watch, to);
     if (!to->ev || (w.fd >= 0 && event_add(to->ev, NULL)))
         return err_set(e, -ENOMEM, "no memory for the HTTP server");
     h->n_watches++;
@@ -164,7 +164,19 @@ int http_watch(struct http *h, int fd, void (*fn)(void *arg), void *arg, struct 
 
 int http_every(struct http *h, uint32_t ms, void (*fn)(void *arg), void *arg, struct err *e)
 {
-    return watch(h, (struct http_event){.fd = -1, .fn = fn, .arg = arg, .every = {ms / 1000, (long)(ms % 1000) * 1000}}, e);
+    return watch(h, (struct http_event){.fd = -1, .fn = fn, .arg = arg, .repeats = 1, .every = {ms / 1000, (long)(ms % 1000) * 1000}}, e);
+}
+
+struct http_event *http_timer(struct http *h, void (*fn)(void *arg), void *arg, struct err *e)
+{
+    return watch(h, (struct http_event){.fd = -1, .fn = fn, .arg = arg}, e) ? NULL : &h->watch[h->n_watches - 1];
+}
+
+void http_timer_set(struct http_event *t, uint32_t us)
+{
+    struct timeval after = {us / 1000000, (long)(us % 1000000)};
+
+    event_add(t->ev, &after);
 }
 
 /* ---- opening ---- */

@@ -61,6 +61,10 @@ enum { HTTP_ROUTES = 64 };
 int http_post(struct http *h, void (*fn)(void *arg), void *arg);
 /* fn(arg) is called in the HTTP thread whenever fd (an eventfd, read here) was written to. Before http_start. */
 int http_watch(struct http *h, int fd, void (*fn)(void *arg), void *arg, struct err *e);
+/* A timer: fn(arg) `us` microseconds after http_timer_set, once. Made before http_start; http's, until http_close. */
+struct http_event;
+struct http_event *http_timer(struct http *h, void (*fn)(void *arg), void *arg, struct err *e);
+void http_timer_set(struct http_event *t, uint32_t us);
 /* fn(arg) every `ms` milliseconds while any exchange is open. Before http_start. */
 int http_every(struct http *h, uint32_t ms, void (*fn)(void *arg), void *arg, struct err *e);
 

@@ -39,8 +39,9 @@ struct http_event {
     void (*fn)(void *arg);
     void *arg;
     struct http *h;
-    struct timeval every; /* 0: a descriptor */
-    int fd;
+    int fd;               /* -1: a timer */
+    int repeats;          /* ... that runs while somebody is served */
+    struct timeval every;
 };
 
 struct http {
