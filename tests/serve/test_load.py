@@ -15,7 +15,7 @@ from server import Server  # noqa: E402
 
 p = argparse.ArgumentParser()
 p.add_argument("build")
-p.add_argument("--seconds", type=float, default=6)
+p.add_argument("--seconds", type=float, default=4)
 p.add_argument("--clients", type=int, default=64)
 p.add_argument("--parallel", type=int, default=4)
 o = p.parse_args()
