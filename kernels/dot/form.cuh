@@ -33,17 +33,13 @@ static __device__ __forceinline__ void rows_of(const tiling &g, const source &s,
         rows_range16<T, NT, MATS, warps_of<MAX_NT, F>, threads_of<MAX_NT, F> / 32, F == STEPS>(
             g, s, smem, begin, end, meet, put);
 }
-/* The type's tables; what tiling's places count from. */
 template <class T, int MAX_NT, form F>
-static __device__ __forceinline__ uint8_t *fill_tables(const tiling &g, uint8_t *smem)
+static __device__ __forceinline__ void fill_tables(const tiling &g, uint8_t *smem)
 {
-    if constexpr (F == STEPS) {
-        smem -= (uint32_t)__cvta_generic_to_shared(smem);
+    if constexpr (F == STEPS)
         T::template wide_fill<threads_of<MAX_NT, F>>(smem + g.grid_at, smem + g.signs_at);
-    } else {
+    else
         T::fill(smem + g.table_at);
-    }
-    return smem;
 }
 
 /* One matrix; blocks share its rows evenly. Weights are asked for before the launch before this one
@@ -52,12 +48,12 @@ template <class T, int NT, form F>
 __global__ void __launch_bounds__(threads_of<NT, F>, F == PLAIN && NT <= 4 ? 3 : 1)
     rows_kernel(const __grid_constant__ tiling g, const __grid_constant__ dot_cuda_rows j)
 {
-    extern __shared__ __align__(64) uint8_t shared[];
-    uint8_t *smem = fill_tables<T, NT, F>(g, shared);
+    extern __shared__ __align__(128) uint8_t smem[];
     uint32_t begin = (uint32_t)((uint64_t)j.n_rows * blockIdx.x / gridDim.x);
     uint32_t end = (uint32_t)((uint64_t)j.n_rows * (blockIdx.x + 1) / gridDim.x);
     source s;
 
+    fill_tables<T, NT, F>(g, smem);
     s.w[0] = s.w[1] = j.w;
     s.row_bytes = j.row_bytes;
     rows_of<T, NT, NT, 1, F>(
@@ -148,9 +144,9 @@ template <class T, int MAX_NT, int MATS, form F>
 __global__ void __launch_bounds__(threads_of<MAX_NT, F>, F == PLAIN ? 2 : 1)
     items_kernel(const __grid_constant__ tiling g, const __grid_constant__ dot_cuda_experts j)
 {
-    extern __shared__ __align__(64) uint8_t shared[];
-    uint8_t *smem = fill_tables<T, MAX_NT, F>(g, shared);
+    extern __shared__ __align__(128) uint8_t smem[];
 
+    fill_tables<T, MAX_NT, F>(g, smem);
     if (j.acts)
         before_is_done();
     next_may_start();
@@ -197,14 +193,18 @@ static inline int room_of_card(room *r)
 
 /* Bytes of shared memory for tiles of 1 << row_shift rows, and where everything lies in it. n_chunks:
  * sixteen.cuh's, else 0. */
-template <class T>
+template <class T, form F>
 static uint32_t lay_out(tiling *g, size_t row_bytes, int row_shift, int n_tok, int mats,
-                        bool makes_vectors, uint32_t n_chunks, uint32_t n_stages,
-                        bool steps = false)
+                        bool makes_vectors, uint32_t n_chunks, uint32_t n_stages)
 {
     uint32_t rows = 1u << row_shift, kinds = T::M ? 2 : 1, at = (T::TABLE + 63) & ~63u;
     uint32_t lanes = shape<T, 1>::LANES;
 
+    if constexpr (F == STEPS) {
+        g->grid_at = 0;
+        g->signs_at = T::WIDE_GRID;
+        at = T::WIDE_GRID + T::WIDE_SIGNS;
+    }
     g->n_units = g->n_cols / T::UNIT;
     g->n_super = (g->n_cols + 255) / 256;
     g->row_shift = row_shift;
@@ -214,12 +214,13 @@ static uint32_t lay_out(tiling *g, size_t row_bytes, int row_shift, int n_tok, i
     /* from the sixteen bytes that the first row begins in; words are read past the end */
     g->piece_bytes = (uint32_t)((rows / mats * row_bytes + 30 + 16) & ~(size_t)15);
     if (n_chunks) {
-        /* what four threads read at once */
-        uint32_t apart = steps ? 16 : T::BYTES < 136 ? 32 : 64;
+        /* what four threads read at once; of 16 every odd number of times will do */
+        uint32_t apart = T::BYTES < 136 ? 32 : 64;
         g->chunk = (g->n_super + n_chunks - 1) / n_chunks;
         g->n_chunks = (g->n_super + g->chunk - 1) / g->chunk;
         g->pitch = (g->chunk * T::BYTES + 30) & ~15u;
-        g->pitch += (apart - g->pitch) & 127; /* eight rows begin in different banks */
+        /* eight rows begin in different banks */
+        g->pitch = F == STEPS ? g->pitch | 16 : g->pitch + ((apart - g->pitch) & 127);
         g->piece_bytes = rows / mats * g->pitch + 16;
     }
     g->stage_bytes = mats * g->piece_bytes;
@@ -233,9 +234,9 @@ static uint32_t lay_out(tiling *g, size_t row_bytes, int row_shift, int n_tok, i
     for (uint32_t i = 0; i < n_stages; i++, at += g->stage_bytes)
         g->stage[i] = at;
     g->bars_at = at;
-    at += 64;
+    at += 128;
     g->part_at = at;
-    return at + 2 * rows * n_tok * g->part_row * (uint32_t)sizeof(float2);
+    return at + (F == STEPS ? (int)STEP_PARTS : 2) * rows * n_tok * g->part_row * (uint32_t)sizeof(float2);
 }
 
 /* A tile gives each warp as many rows as it takes at once, and has 12 KB at least (short rows: what a
@@ -251,7 +252,7 @@ static uint32_t fit(tiling *g, const room &r, size_t row_bytes, int n_tok, int m
         shift++;
     for (; shift >= mats - 1; shift--)
         for (int blocks = 3; blocks; blocks--) {
-            int bytes = (int)lay_out<T>(g, row_bytes, shift, n_tok, mats, makes_vectors, 0, STAGES);
+            int bytes = (int)lay_out<T, PLAIN>(g, row_bytes, shift, n_tok, mats, makes_vectors, 0, STAGES);
             if (bytes <= r.each && bytes + 1024 <= r.together / blocks &&
                 (blocks > 1 || shift <= mats || n_tok > 4))
                 return bytes;
@@ -273,34 +274,6 @@ static uint32_t fit_stages(const room &r, uint32_t n_super, int warps, LAY lay)
             }
     return 0;
 }
-/* Steps: shared addresses in place of offsets. The tables' ask for multiples of their sizes; what fits
- * before them lies there, the rest behind. The system takes 1024 bytes at most before a block's. */
-template <class T>
-static uint32_t lay_out_steps(tiling *g, size_t row_bytes, int row_shift, int mats,
-                              bool makes_vectors, uint32_t n_chunks, uint32_t n_stages)
-{
-    uint32_t front = 1024, back = 1024, limit = 1024;
-    auto place = [&](uint32_t bytes) {
-        uint32_t *at = front + bytes <= limit ? &front : &back, to = (*at + 63) & ~63u;
-        *at = to + bytes;
-        return to;
-    };
-
-    lay_out<T>(g, row_bytes, row_shift, 1, mats, makes_vectors, n_chunks, n_stages, true);
-    if (T::WIDE_GRID) {
-        g->grid_at = T::WIDE_GRID;
-        g->signs_at = T::WIDE_GRID - T::WIDE_SIGNS;
-        limit = g->signs_at - 64;
-        back = g->grid_at + T::WIDE_GRID;
-    }
-    g->stage[0] = place(g->stage_bytes);
-    g->part_at = place(2 * (1u << row_shift) * g->part_row * (uint32_t)sizeof(float2));
-    g->vec_at = place(makes_vectors ? g->vec_stride : 0);
-    g->bars_at = place(64);
-    for (uint32_t i = 1; i < n_stages; i++)
-        g->stage[i] = place(g->stage_bytes);
-    return back > limit ? back : front;
-}
 /* The layout of a kernel of form F; 0: none fits. */
 template <class T, int NT, form F>
 static uint32_t fit_form(tiling *g, const room &r, size_t row_bytes, int mats, bool makes_vectors)
@@ -310,12 +283,8 @@ static uint32_t fit_form(tiling *g, const room &r, size_t row_bytes, int mats, b
     else
         return fit_stages(r, g->n_cols / 256, warps_of<NT, F>,
                           [&](int shift, uint32_t n_chunks, int stages) {
-                              if constexpr (F == STEPS)
-                                  return lay_out_steps<T>(g, row_bytes, shift, mats, makes_vectors,
-                                                          n_chunks, stages);
-                              else
-                                  return lay_out<T>(g, row_bytes, shift, NT, mats, makes_vectors,
-                                                    n_chunks, stages);
+                              return lay_out<T, F>(g, row_bytes, shift, NT, mats, makes_vectors,
+                                                   n_chunks, stages);
                           });
 }
 template <class T, class JOB>

@@ -10,11 +10,14 @@
  *   at(p, i)            first value of word i
  *   TABLE, fill         bytes in shared memory, and how a block of threads writes them
  *   open                bytes in shared memory to words, scales and minima
- *   STEPS               true: there are step, scales and right as well, a faster way for sixteen.cuh:
- *                       step i of eight takes 32 values in order, thread t of four the values 8t..
- *                       of them (right: in which order); scales: of the sub-blocks 2t, 2t + 1 and,
- *                       where there are sixteen, 8 + 2t, 9 + 2t. WIDE_GRID, WIDE_SIGNS: bytes of its
- *                       own tables, powers of two, in place of TABLE, and wide_fill
+ *   STEPS               true: there are these as well, a faster way for sixteen.cuh: step i of eight takes
+ *                       32 values, thread t of four eight of them.
+ *                       step: they, as two words. right: the vector's, alike. column: a number for
+ *                       the sub-block that they are of, 2t and 2t + 1 the two whose sums thread t
+ *                       gets of the first four steps (sub-blocks of 16) or of all, and again of the
+ *                       others. scaled: those sums times their scales, added up.
+ *                       WIDE_GRID, WIDE_SIGNS: bytes of its own tables in place of TABLE, SIGN_BYTES of
+ *                       an entry of the second one, and wide_fill
  *   factor              D, or M without its sign, of unit k of the block
  *
  * b points into shared memory and has the alignment that the block's size leaves of 16 bytes; 16
@@ -74,6 +77,20 @@ static __device__ __forceinline__ uint32_t half_at(const uint8_t *p) /* p even *
 {
     return *(const uint16_t *)p;
 }
+static __device__ __forceinline__ uint32_t shared_word(uint32_t at)
+{
+    uint32_t v;
+
+    asm("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at));
+    return v;
+}
+static __device__ __forceinline__ uint2 shared_pair(uint32_t at)
+{
+    uint2 v;
+
+    asm("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(at));
+    return v;
+}
 static __device__ __forceinline__ float f16_at(const uint8_t *p)
 {
     return cu_f16(*(const uint16_t *)p);
@@ -86,6 +103,22 @@ static __device__ __forceinline__ uint32_t pick4(uint32_t a, uint32_t b, uint32_
 
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(selector));
     return r;
+}
+
+/* Halves and bytes by dot products: times SIZE, on top of `base`. On a card multiply-adds and dot products
+ * have a pipe of their own, as wide as that of shifts, masks and picks, which opening keeps busy. */
+template <int SIZE> static __device__ __forceinline__ uint32_t half_to(uint32_t x, uint32_t base)
+{
+    return __dp2a_lo(x, (uint32_t)SIZE, base);
+}
+template <int SIZE> static __device__ __forceinline__ uint32_t high_half_to(uint32_t x, uint32_t base)
+{
+    return __dp2a_lo(x, (uint32_t)SIZE << 8, base);
+}
+template <int I, int SIZE>
+static __device__ __forceinline__ uint32_t byte_to(uint32_t x, uint32_t base)
+{
+    return __dp4a(x, (uint32_t)SIZE << 8 * I, base);
 }
 
 /* ---- four bytes at a time; no byte carries into its neighbour where these are used ---- */
@@ -118,8 +151,10 @@ static __device__ __forceinline__ void look_up16(uint32_t x, uint32_t t0, uint32
 {
     uint32_t low = x & 0x77777777u, pick = 0x32103210u | (x & 0x88888888u) >> 1;
 
+    uint32_t low2 = high_half_to<1>(low, 0), pick2 = high_half_to<1>(pick, 0);
+
     *lo = pick4(pick4(t0, t1, low), pick4(t2, t3, low), pick);
-    *hi = pick4(pick4(t0, t1, low >> 16), pick4(t2, t3, low >> 16), pick >> 16);
+    *hi = pick4(pick4(t0, t1, low2), pick4(t2, t3, low2), pick2);
 }
 /* sixteen bytes of nibble pairs through such a table, MIXED */
 static __device__ __forceinline__ void mixed16(const uint32_t x[4], uint32_t t0, uint32_t t1,
@@ -155,6 +190,11 @@ static __device__ __forceinline__ uint32_t word_of(const uint8_t *t, uint32_t of
 {
     return *(const uint32_t *)(t + (offset | threadIdx.x % COPIES * 4));
 }
+/* the shared address of this thread's copy of a table's first entry */
+static __device__ __forceinline__ uint32_t copy_of(const uint8_t *t)
+{
+    return (uint32_t)__cvta_generic_to_shared(t) + threadIdx.x % COPIES * 4;
+}
 /* the eight bytes 8, 25, 43 (or -1, 0, 1) of a grid entry as nibbles 0, 1, 2 */
 static __device__ __forceinline__ uint32_t codes8(uint64_t entry, int plus, int shift)
 {
@@ -182,25 +222,16 @@ static __device__ __forceinline__ void fill_signs(uint8_t *to)
 static __device__ __forceinline__ void levels8(uint32_t code, uint32_t *lo, uint32_t *hi)
 {
     *lo = pick4(0x002B1908u, 0x00D5E7F8u, code);
-    *hi = pick4(0x002B1908u, 0x00D5E7F8u, code >> 16);
+    *hi = pick4(0x002B1908u, 0x00D5E7F8u, high_half_to<1>(code, 0));
 }
 
 /* Tables for the types' steps: 32 copies of an entry, so that no two threads of a warp meet in a bank.
- * Such a table begins at a shared address that is a multiple of its size, and `base` is this address
- * with the thread's copy: a place is a shift, a mask and an or. */
+ * Steps get the shared address of the thread's copy of the first entry. */
 enum { WIDE_ENTRY = 128 };
-static __device__ __forceinline__ uint32_t shared_word(uint32_t at)
+/* c[0] and c[1] times the odd numbers 2k + 1 of a byte's low and high nibble */
+static __device__ __forceinline__ int odd_scales(uint32_t x, const int *c)
 {
-    uint32_t v;
-
-    asm("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at));
-    return v;
-}
-/* entry number `bits` >> -LEFT (<< LEFT) / 128 of n */
-template <int LEFT>
-static __device__ __forceinline__ uint32_t wide_at(uint32_t bits, uint32_t n, uint32_t base)
-{
-    return ((LEFT >= 0 ? bits << (LEFT & 31) : bits >> (-LEFT & 31)) & (n - 1) * WIDE_ENTRY) | base;
+    return c[0] + c[1] + 2 * ((int)x * c[0] + (int)(x >> 4) * (c[1] - 16 * c[0]));
 }
 /* N entries, of(i) each, by all threads; entries are asked for together, before the first is stored */
 template <int N, int THREADS_IN, class OF>
@@ -220,6 +251,14 @@ static __device__ __forceinline__ void wide_table(uint8_t *to, OF of)
             for (int c = 0; c < 8; c++) /* neighbours begin at different banks */
                 ((uint4 *)to)[8 * i + (c + i) % 8] = make_uint4(v[k], v[k], v[k], v[k]);
     }
+}
+
+/* an entry of 16 copies of eight bytes, whose halves of a warp read one after the other */
+static __device__ __forceinline__ void wide_pairs(uint8_t *to, int i, uint2 v)
+{
+#pragma unroll
+    for (int c = 0; c < 8; c++)
+        ((uint4 *)to)[8 * i + (c + i) % 8] = make_uint4(v.x, v.y, v.x, v.y);
 }
 
 /* bits 0..3 (HIGH: 4..7) of a byte to four bytes of zeros or ones */

@@ -19,7 +19,11 @@
 #include "kernels/gemm/mma.cuh"
 #include <type_traits>
 
-enum { GROUP = 16 /* rows */, MANY_WARPS = 16 };
+enum {
+    GROUP = 16, /* rows */
+    MANY_WARPS = 16,
+    STEP_PARTS = 4, /* tiles whose parts there is room for: warps may be so far apart (rows_steps) */
+};
 
 /* From which number of vectors on a type's rows are multiplied this way: where it was measured to be
  * faster. 99: never. */
@@ -159,50 +163,43 @@ static __device__ __forceinline__ void one_vector(const tiling &g, const uint8_t
 template <class T, class = void> constexpr bool has_steps = false;
 template <class T> constexpr bool has_steps<T, decltype((void)T::STEPS)> = T::STEPS;
 
-/* Column 2 (i % 4) + t / 2 (sub-blocks of 16) or i (of 32) of step i holds the vector's values, so
- * that a thread's sums are those of the sub-blocks whose scales T::scales gives. */
+/* In column T::column(i, t) of step i lie the vector's values, zeros in the others: a thread's sums are
+ * those of the sub-blocks whose scales T::scaled knows. */
 struct right_steps {
     uint32_t q[8][2];
     float d;
 };
+/* the shared address of a thread's copy in a wide table whose entries have `bytes` */
+static __device__ __forceinline__ uint32_t table_copy(const uint8_t *table, int lane, int bytes)
+{
+    return (uint32_t)__cvta_generic_to_shared(table) + lane * bytes % WIDE_ENTRY;
+}
 template <class T>
 static __device__ __forceinline__ void hold_steps(const tiling &g, const source &s, int super,
                                                   int lane, right_steps &h)
 {
     const int col = lane / 4, t = lane % 4;
 
-    if constexpr (T::SUB == 32) {
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
         uint32_t w[2];
 
-        T::right(s.vec[0] + 256 * super, col, t, w);
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            h.q[i][0] = i == col ? w[0] : 0;
-            h.q[i][1] = i == col ? w[1] : 0;
-        }
-    } else {
-        uint32_t w[2][2];
-
-        T::right(s.vec[0] + 256 * super, col / 2, t, w[0]);
-        T::right(s.vec[0] + 256 * super, 4 + col / 2, t, w[1]);
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            bool mine = i % 4 == col / 2 && t / 2 == col % 2;
-            h.q[i][0] = mine ? w[i / 4][0] : 0;
-            h.q[i][1] = mine ? w[i / 4][1] : 0;
-        }
+        T::right(s.vec[0] + 256 * super, i, t, w);
+        h.q[i][0] = T::column(i, t) == col ? w[0] : 0;
+        h.q[i][1] = T::column(i, t) == col ? w[1] : 0;
     }
     h.d = ((const float *)(s.vec[0] + cu_act_d_at(g.n_cols)))[super];
 }
 
+/* 256 values of the rows whose blocks are a and b; the one whose number of two the thread's place says goes
+ * to `to` if `in`. */
 template <class T>
-static __device__ __forceinline__ void one_vector_steps(const tiling &g, const uint8_t *a,
-                                                        const uint8_t *b, uint32_t grid,
-                                                        uint32_t signs, float2 *parts, int r, int end, int super,
-                                                        int lane, const right_steps &h)
+static __device__ __forceinline__ void one_vector_steps(const uint8_t *a, const uint8_t *b,
+                                                        uint32_t grid, uint32_t signs, float2 *to,
+                                                        bool in, int lane, const right_steps &h)
 {
-    const int t = lane % 4, row = r + lane / 4 + 4 * (t & 2);
-    int c[2][4] = {}, sa[4], sb[4], x0, x1;
+    const int t = lane % 4;
+    int c[2][4] = {}, x0, x1;
 
 #pragma unroll
     for (int i = 0; i < 8; i++) {
@@ -213,20 +210,25 @@ static __device__ __forceinline__ void one_vector_steps(const tiling &g, const u
         mma32_add(c[T::SUB == 32 ? i % 2 : i / 4], wa[0], wb[0], wa[1], wb[1], h.q[i][0],
                   h.q[i][1]);
     }
-    T::scales(a, t, sa);
-    T::scales(b, t, sb);
-    if constexpr (T::SUB == 32) {
-        x0 = sa[0] * (c[0][0] + c[1][0]) + sa[1] * (c[0][1] + c[1][1]);
-        x1 = sb[0] * (c[0][2] + c[1][2]) + sb[1] * (c[0][3] + c[1][3]);
-    } else {
-        x0 = sa[0] * c[0][0] + sa[1] * c[0][1] + sa[2] * c[1][0] + sa[3] * c[1][1];
-        x1 = sb[0] * c[0][2] + sb[1] * c[0][3] + sb[2] * c[1][2] + sb[3] * c[1][3];
-    }
+    if (T::SUB == 32)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            c[0][i] += c[1][i];
+    x0 = T::scaled(a, t, c[0], c[1]);
+    x1 = T::scaled(b, t, c[0] + 2, c[1] + 2);
     x0 = keep_one<2>(x0, x1, lane);
     x0 += __shfl_xor_sync(~0u, x0, 1);
-    if (row < end && !(t & 1))
-        parts[row * g.part_row + super] =
-            make_float2(__fmul_rn(T::factor(t & 2 ? b : a, 0, 0), h.d), __int2float_rn(x0));
+    if (in)
+        *to = make_float2(__fmul_rn(T::factor(t & 2 ? b : a, 0, 0), h.d), __int2float_rn(x0));
+}
+/* which row of a group a thread of one_vector_steps writes, if it writes */
+static __device__ __forceinline__ uint32_t steps_row(int lane)
+{
+    return lane / 4 + 4 * (lane & 2);
+}
+static __device__ __forceinline__ bool steps_writes(int lane)
+{
+    return !(lane & 1);
 }
 
 /* ---- several vectors ---- */
@@ -383,8 +385,7 @@ static __device__ __forceinline__ void ask_step(const tiling &g, const source &s
         a->chunk = 0, a->tile++;
 }
 
-/* As rows_range (dot.cuh), by W warps of ALL. STEPS: one vector, by T's steps; smem is then the place of
- * shared address 0. */
+/* As rows_range (dot.cuh), by W warps of ALL. STEPS: one vector, by T's steps. */
 template <class T, int NT, int MATS, int W, int ALL, bool STEPS, class MEET, class PUT>
 static __device__ __forceinline__ void rows_range16(const tiling &g, const source &s,
                                                     uint8_t *smem, uint32_t begin, uint32_t end,
@@ -458,16 +459,18 @@ static __device__ __forceinline__ void rows_range16(const tiling &g, const sourc
 #pragma unroll 1
             for (uint32_t r = GROUP * turn; r < n; r += GROUP * turns) {
                 uint32_t ra = min(r + lane / 4, n - 1), rb = min(r + lane / 4 + 8, n - 1);
-                const uint8_t *a = block_in<T, MATS>(g, s, stage, row0, ra, first, super);
-                const uint8_t *b = block_in<T, MATS>(g, s, stage, row0, rb, first, super);
+                const uint8_t *at[2] = {block_in<T, MATS>(g, s, stage, row0, ra, first, super),
+                                        block_in<T, MATS>(g, s, stage, row0, rb, first, super)};
 
                 if constexpr (STEPS)
-                    one_vector_steps<T>(g, a, b, g.grid_at | lane * 4, g.signs_at | lane * 4, to, r,
-                                        n, super, lane, h);
+                    one_vector_steps<T>(at[0], at[1], table_copy(smem + g.grid_at, lane, 4),
+                                        table_copy(smem + g.signs_at, lane, T::SIGN_BYTES),
+                                        to + (r + steps_row(lane)) * g.part_row + super,
+                                        steps_writes(lane) && r + steps_row(lane) < n, lane, h);
                 else if constexpr (NT == 1)
-                    one_vector<T>(g, a, b, smem + g.table_at, to, r, n, super, lane, h);
+                    one_vector<T>(g, at[0], at[1], smem + g.table_at, to, r, n, super, lane, h);
                 else
-                    vectors<T, NT>(g, a, b, smem + g.table_at, to, r, n, super, lane, h);
+                    vectors<T, NT>(g, at[0], at[1], smem + g.table_at, to, r, n, super, lane, h);
             }
         }
         if (++out == g.n_stages)
@@ -493,7 +496,7 @@ static __device__ __forceinline__ void rows_range16(const tiling &g, const sourc
 /* As rows_range16 with STEPS, for cards with a copy engine: no meeting of all warps at every step, since
  * few warps have a long time to wait for in one. The last warp asks for stages that all have left, and
  * runs the chains of tiles that all have made. Barriers: one a stage for its bytes, one for who has left
- * it, and one for each of both tiles' parts that are free again. */
+ * it, and one for each of the tiles' parts that are free again. */
 template <class T, int MATS, int W, class MEET, class PUT>
 static __device__ __forceinline__ void rows_steps(const tiling &g, const source &s, uint8_t *smem,
                                                   uint32_t begin, uint32_t end, MEET meet, PUT put)
@@ -512,35 +515,45 @@ static __device__ __forceinline__ void rows_steps(const tiling &g, const source 
             bar_init(bars + 8 * i, 32);
             bar_init(left + 8 * i, 32 * W);
         }
-        bar_init(freed, 32);
-        bar_init(freed + 8, 32);
+        for (uint32_t i = 0; i < STEP_PARTS; i++)
+            bar_init(freed + 8 * i, 32);
         bars_ready();
     }
     __syncthreads();
     if (warp == W) {
         asking asked = {};
+        auto ask = [&](uint32_t i) { /* for the step that comes into the stage of step i */
+            if (i + g.n_stages < n_steps)
+                ask_step<T, MATS, W + 1>(g, s, smem, begin, end, bars, &asked);
+        };
         for (uint32_t i = 0; i < g.n_stages && i < n_steps; i++)
             ask_step<T, MATS, W + 1>(g, s, smem, begin, end, bars, &asked);
         meet();
         __syncthreads(); /* the vectors are there */
         for (uint32_t i = 0; i < n_steps; i++) {
             bar_wait(left + 8 * out, parity);
-            if (i + g.n_stages < n_steps)
-                ask_step<T, MATS, W + 1>(g, s, smem, begin, end, bars, &asked);
+            /* with three stages first what the others may wait for, with two what is late already */
+            if (g.n_stages < STAGES)
+                ask(i);
             if (++chunk == g.n_chunks) {
                 uint32_t row0 = begin + (tile << g.row_shift);
-                floats<T, 1, MATS>(g, parts + tile % 2 * parts_each, min(rows, end - row0), lane,
-                                   32, [&](uint32_t r, uint32_t t, float y, float y2) {
+                floats<T, 1, MATS>(g, parts + tile % STEP_PARTS * parts_each,
+                                   min(rows, end - row0), lane, 32,
+                                   [&](uint32_t r, uint32_t t, float y, float y2) {
                                        put(row0 + r, t, y, y2);
                                    });
-                bar_arrive(freed + 8 * (tile % 2));
+                bar_arrive(freed + 8 * (tile % STEP_PARTS));
                 chunk = 0, tile++;
             }
+            if (g.n_stages == STAGES)
+                ask(i);
             if (++out == g.n_stages)
                 out = 0, parity ^= 1;
         }
     } else {
         const uint32_t mine = warp % g.chunk, turn = warp / g.chunk, turns = W / g.chunk;
+        const uint32_t grid = table_copy(smem + g.grid_at, lane, 4);
+        const uint32_t signs = table_copy(smem + g.signs_at, lane, T::SIGN_BYTES);
         uint32_t held = ~0u;
         right_steps h;
 
@@ -551,8 +564,8 @@ static __device__ __forceinline__ void rows_steps(const tiling &g, const source 
             const uint32_t first = chunk * g.chunk, super = first + mine;
 
             bar_wait(bars + 8 * out, parity);
-            if (chunk == 0 && tile >= 2)
-                bar_wait(freed + 8 * (tile % 2), (tile / 2 - 1) & 1);
+            if (chunk == 0 && tile >= STEP_PARTS)
+                bar_wait(freed + 8 * (tile % STEP_PARTS), (tile / STEP_PARTS - 1) & 1);
             if (turn < turns && super < g.n_super) {
                 const uint8_t *stage = smem + g.stage[out];
 
@@ -560,14 +573,17 @@ static __device__ __forceinline__ void rows_steps(const tiling &g, const source 
                     hold_steps<T>(g, s, super, lane, h);
                     held = super;
                 }
+                float2 *to = parts + tile % STEP_PARTS * parts_each + super;
+
+                /* rows that are not there: whatever lies in their places, for nobody */
 #pragma unroll 1
                 for (uint32_t r = GROUP * turn; r < n; r += GROUP * turns) {
-                    uint32_t ra = min(r + lane / 4, n - 1), rb = min(r + lane / 4 + 8, n - 1);
-                    one_vector_steps<T>(
-                        g, block_in<T, MATS>(g, s, stage, row0, ra, first, super),
-                        block_in<T, MATS>(g, s, stage, row0, rb, first, super),
-                        g.grid_at | lane * 4, g.signs_at | lane * 4,
-                        parts + tile % 2 * parts_each, r, n, super, lane, h);
+                    const uint32_t ra = r + lane / 4, row = r + steps_row(lane);
+
+                    one_vector_steps<T>(block_in<T, MATS>(g, s, stage, row0, ra, first, super),
+                                        block_in<T, MATS>(g, s, stage, row0, ra + 8, first, super),
+                                        grid, signs, to + row * g.part_row,
+                                        steps_writes(lane) && row < n, lane, h);
                 }
             }
             bar_arrive(left + 8 * out);
@@ -580,6 +596,6 @@ static __device__ __forceinline__ void rows_steps(const tiling &g, const source 
     __syncthreads();
     bars_drop(bars, g.n_stages);
     bars_drop(left, g.n_stages);
-    bars_drop(freed, 2);
+    bars_drop(freed, STEP_PARTS);
     __syncthreads(); /* shared memory may be used again */
 }

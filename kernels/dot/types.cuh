@@ -22,6 +22,11 @@ struct q4_k : pairs_of_32, d_and_m_first {
 
         words_16(b, head);
         words_16(b + 16 + 16 * p, x);
+        open_words(head, x, p, o);
+    }
+    static __device__ __forceinline__ void open_words(const uint32_t head[4], const uint32_t x[4],
+                                                      int p, opened *o)
+    {
         cu_k_scales(head + 1, p / 2, o);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -157,7 +162,7 @@ struct iq4_xs : no_table, in_order, d_first<0> {
         o->scale[1] = o->scale[0];
     }
     static constexpr bool STEPS = true;
-    static constexpr int WIDE_GRID = 0, WIDE_SIGNS = 0;
+    static constexpr int WIDE_GRID = 0, WIDE_SIGNS = 0, SIGN_BYTES = 4;
     template <int THREADS_IN> static __device__ __forceinline__ void wide_fill(uint8_t *, uint8_t *)
     {
     }
@@ -165,6 +170,10 @@ struct iq4_xs : no_table, in_order, d_first<0> {
                                                 uint32_t w[2])
     {
         look_up16(*(const uint32_t *)(b + 8 + 16 * i + 4 * t), IQ4_TABLE, w, w + 1);
+    }
+    static __device__ __forceinline__ int column(int i, int)
+    {
+        return i;
     }
     static __device__ __forceinline__ void right(const uint8_t *q, int i, int t, uint32_t w[2])
     {
@@ -174,13 +183,13 @@ struct iq4_xs : no_table, in_order, d_first<0> {
         w[0] = __byte_perm(lo, hi, 0x5140);
         w[1] = __byte_perm(lo, hi, 0x7362);
     }
-    static __device__ __forceinline__ void scales(const uint8_t *b, int t, int s[4])
+    static __device__ __forceinline__ int scaled(const uint8_t *b, int t, const int *c, const int *)
     {
         uint2 head = *(const uint2 *)b;
         uint32_t low = head.y >> 8 * t, high = head.x >> 16 >> 4 * t;
 
-        s[0] = (int)((low & 15) + (high & 3) * 16) - 32;
-        s[1] = (int)((low >> 4 & 15) + (high >> 2 & 3) * 16) - 32;
+        return ((int)((low & 15) + (high & 3) * 16) - 32) * c[0] +
+               ((int)((low >> 4 & 15) + (high >> 2 & 3) * 16) - 32) * c[1];
     }
 };
 
@@ -222,11 +231,13 @@ struct iq2_xs : in_order, d_first<3> {
         fill_codes<512>(t, card::iq2xs_grid, 0, 4);
         fill_signs(t + SIGNS);
     }
-    template <int AT> /* bit of x: nine bits of grid, seven of signs */
+    template <int HIGH> /* half of x: nine bits of grid, seven of signs */
     static __device__ __forceinline__ void eight(uint32_t x, const uint8_t *t, uint32_t *w)
     {
-        levels8(word_of(t, entry_at<AT - 6>(x, 512)) ^
-                    word_of(t + SIGNS, entry_at<AT + 3>(x, 128)),
+        uint32_t at = copy_of(t), grid = x & 511u << 16 * HIGH, signs = x & 0xFE00u << 16 * HIGH;
+
+        levels8(shared_word(HIGH ? high_half_to<ENTRY>(grid, at) : half_to<ENTRY>(grid, at)) ^
+                    shared_word(byte_to<1 + 2 * HIGH, ENTRY / 2>(signs, at + SIGNS)),
                 w, w + 1);
     }
     static __device__ __forceinline__ void open(const uint8_t *b, int p, const uint8_t *t, opened *o)
@@ -235,35 +246,40 @@ struct iq2_xs : in_order, d_first<3> {
 
         words_at<2>(b + 2 + 8 * p, x);
         eight<0>(x[0], t, o->w);
-        eight<16>(x[0], t, o->w + 2);
+        eight<1>(x[0], t, o->w + 2);
         eight<0>(x[1], t, o->w + 4);
-        eight<16>(x[1], t, o->w + 6);
+        eight<1>(x[1], t, o->w + 6);
         o->scale[0] = 2 * (s & 15) + 1, o->scale[1] = 2 * (s >> 4) + 1;
     }
     static constexpr bool STEPS = true;
-    static constexpr int WIDE_GRID = 512 * WIDE_ENTRY, WIDE_SIGNS = 128 * WIDE_ENTRY;
+    /* signs by the whole high byte, whose lowest bit is the grid's */
+    static constexpr int WIDE_GRID = 512 * WIDE_ENTRY, WIDE_SIGNS = 256 * WIDE_ENTRY;
+    static constexpr int SIGN_BYTES = 4;
     template <int THREADS_IN>
     static __device__ __forceinline__ void wide_fill(uint8_t *grid, uint8_t *signs)
     {
         wide_table<512, THREADS_IN>(
             grid, [](int i) { return codes8(card::iq2xs_grid[i], 0, 4); });
-        wide_table<128, THREADS_IN>(
-            signs, [](int i) { return bits_to_nibbles(card::sign_masks[i]) << 2; });
+        wide_table<256, THREADS_IN>(
+            signs, [](int i) { return bits_to_nibbles(card::sign_masks[i / 2]) << 2; });
     }
     static __device__ __forceinline__ void step(const uint8_t *b, int i, int t, uint32_t grid,
                                                 uint32_t signs, uint32_t w[2])
     {
         uint32_t x = half_at(b + 2 + 8 * i + 2 * t);
 
-        levels8(shared_word(wide_at<7>(x, 512, grid)) ^ shared_word(wide_at<-2>(x, 128, signs)), w,
-                w + 1);
+        levels8(shared_word(half_to<WIDE_ENTRY>(x & 511, grid)) ^
+                    shared_word(byte_to<1, WIDE_ENTRY>(x, signs)),
+                w, w + 1);
     }
-    static __device__ __forceinline__ void scales(const uint8_t *b, int t, int s[4])
+    static __device__ __forceinline__ int column(int i, int t)
     {
-        uint32_t x = b[66 + t], y = b[70 + t];
-
-        s[0] = 2 * (x & 15) + 1, s[1] = 2 * (x >> 4) + 1;
-        s[2] = 2 * (y & 15) + 1, s[3] = 2 * (y >> 4) + 1;
+        return 2 * (i % 4) + t / 2;
+    }
+    /* c: of the sub-blocks 2t and 2t + 1, c2: of those eight further on */
+    static __device__ __forceinline__ int scaled(const uint8_t *b, int t, const int *c, const int *c2)
+    {
+        return odd_scales(b[66 + t], c) + odd_scales(b[70 + t], c2);
     }
 };
 
@@ -330,7 +346,7 @@ struct iq3_xxs : in_order, d_first<2> {
 struct iq3_s : in_order, d_first<0> {
     static constexpr int BYTES = 110, M = 0, SUB = 32;
     enum { SIGNS = 512 * ENTRY };
-    /* signs of eight values as two words of ones, 16 copies too */
+    /* signs of eight values as two words of bytes of ones, 16 copies too */
     static constexpr int TABLE = SIGNS + 256 * 2 * ENTRY;
     static __device__ __forceinline__ void fill(uint8_t *t)
     {
@@ -340,22 +356,26 @@ struct iq3_s : in_order, d_first<0> {
 #pragma unroll
             for (int c = 0; c < COPIES; c++)
                 ((uint2 *)(t + SIGNS))[COPIES * i + (c + i) % COPIES] =
-                    make_uint2(bits_to_bytes(i), bits_to_bytes(i >> 4));
+                    make_uint2(sign_bytes<false>(i), sign_bytes<true>(i));
     }
-    template <int I> /* of four values */
-    static __device__ __forceinline__ uint32_t four(uint32_t x, uint32_t high, const uint8_t *t)
+    /* the places of the values 8L.. and 8L + 4.., nine bits each, in two halves; x: the low bytes of
+     * four places, of which L % 2 says which */
+    template <int L>
+    static __device__ __forceinline__ uint32_t two_places(uint32_t x, uint32_t high)
     {
-        return word_of(t, entry_at<8 * (I % 4) - 6>(x, 256) | (high << (14 - I) & 256 * ENTRY));
+        return pick4(x, 0, L % 2 ? 0x4342 : 0x4140) |
+               (high * (0x00800100u >> 2 * L) & 0x01000100u);
     }
     template <int L>
     static __device__ __forceinline__ void eight(uint32_t x, uint32_t high, uint32_t signs,
                                                  const uint8_t *t, uint32_t *w)
     {
-        uint32_t at = (L ? signs >> (L ? 8 * L - 7 : 0) : signs << 7) & 255 * 2 * ENTRY;
-        uint2 ones = *(const uint2 *)(t + SIGNS + (at | threadIdx.x % COPIES * 8));
+        uint32_t at = copy_of(t), two = two_places<L>(x, high);
+        uint2 m = shared_pair(byte_to<L, 2 * ENTRY>(signs, at + threadIdx.x % COPIES * 4 + SIGNS));
 
-        w[0] = negate4(four<2 * L>(x, high, t), ones.x);
-        w[1] = negate4(four<2 * L + 1>(x, high, t), ones.y);
+        /* the grid's bytes are odd: -x = ~x | 1 */
+        w[0] = (shared_word(half_to<ENTRY>(two, at)) ^ m.x) | 0x01010101u;
+        w[1] = (shared_word(high_half_to<ENTRY>(two, at)) ^ m.y) | 0x01010101u;
     }
     static __device__ __forceinline__ void open(const uint8_t *b, int p, const uint8_t *t, opened *o)
     {
@@ -370,29 +390,44 @@ struct iq3_s : in_order, d_first<0> {
         o->scale[0] = o->scale[1] = 2 * (b[106 + p / 2] >> 4 * (p % 2) & 15) + 1;
     }
     static constexpr bool STEPS = true;
-    static constexpr int WIDE_GRID = 512 * WIDE_ENTRY, WIDE_SIGNS = 0;
+    static constexpr int WIDE_GRID = 512 * WIDE_ENTRY, WIDE_SIGNS = 256 * WIDE_ENTRY;
+    static constexpr int SIGN_BYTES = 8;
     template <int THREADS_IN>
-    static __device__ __forceinline__ void wide_fill(uint8_t *grid, uint8_t *)
+    static __device__ __forceinline__ void wide_fill(uint8_t *grid, uint8_t *signs)
     {
         wide_table<512, THREADS_IN>(grid, [](int i) { return card::iq3s_grid[i]; });
+        for (int i = threadIdx.x; i < 256; i += THREADS_IN)
+            wide_pairs(signs, i, make_uint2(sign_bytes<false>(i), sign_bytes<true>(i)));
     }
+    /* Steps 2j and 2j + 1 are the parts 2j and 2j + 1: two threads a part, sixteen values each. */
     static __device__ __forceinline__ void step(const uint8_t *b, int i, int t, uint32_t grid,
-                                                uint32_t, uint32_t w[2])
+                                                uint32_t signs, uint32_t w[2])
     {
-        uint32_t x = half_at(b + 2 + 8 * i + 2 * t), signs = b[74 + 4 * i + t];
-        uint32_t high = half_at(b + 66 + (i & ~1)) >> 2 * t;
-        uint32_t a0 = (high << (i % 2 ? 7 : 15) & 256 * WIDE_ENTRY) | grid;
-        uint32_t a1 = (high << (i % 2 ? 6 : 14) & 256 * WIDE_ENTRY) | grid;
+        uint32_t x = half_at(b + 2 + 8 * (i & ~1) + 4 * t + 2 * (i % 2));
+        uint32_t s = half_at(b + 74 + 4 * (i & ~1) + 2 * t), high = b[66 + (i & ~1) + t / 2];
+        /* two places of nine bits in two halves */
+        uint32_t two = pick4(x, 0, 0x4140) |
+                       (high * (0x00800100u >> 4 * (t % 2) >> 2 * (i % 2)) & 0x01000100u);
+        uint2 m = shared_pair(i % 2 ? byte_to<1, WIDE_ENTRY>(s, signs)
+                                    : byte_to<0, WIDE_ENTRY>(s, signs));
 
         /* the grid's bytes are odd: -x = ~x | 1 */
-        w[0] = (shared_word(wide_at<7>(x, 256, a0)) ^ sign_bytes<false>(signs)) | 0x01010101u;
-        w[1] = (shared_word(wide_at<-1>(x, 256, a1)) ^ sign_bytes<true>(signs)) | 0x01010101u;
+        w[0] = (shared_word(half_to<WIDE_ENTRY>(two, grid)) ^ m.x) | 0x01010101u;
+        w[1] = (shared_word(high_half_to<WIDE_ENTRY>(two, grid)) ^ m.y) | 0x01010101u;
     }
-    static __device__ __forceinline__ void scales(const uint8_t *b, int t, int s[4])
+    static __device__ __forceinline__ int column(int i, int t)
     {
-        uint32_t x = b[106 + t];
+        return 2 * (i / 2) + t / 2;
+    }
+    static __device__ __forceinline__ void right(const uint8_t *q, int i, int t, uint32_t w[2])
+    {
+        uint2 v = *(const uint2 *)(q + 32 * (i & ~1) + 16 * t + 8 * (i % 2));
 
-        s[0] = 2 * (x & 15) + 1, s[1] = 2 * (x >> 4) + 1;
+        w[0] = v.x, w[1] = v.y;
+    }
+    static __device__ __forceinline__ int scaled(const uint8_t *b, int t, const int *c, const int *)
+    {
+        return odd_scales(b[106 + t], c);
     }
 };
 
