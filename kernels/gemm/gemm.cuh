@@ -504,6 +504,7 @@ __global__ void __launch_bounds__(GEMM_THREADS, T::M > 0 ? 1 : 2)
 }
 
 #include "kernels/gemm/hopper.cuh"
+#include "kernels/gemm/split.cuh"
 
 static inline int most_shared(int *bytes)
 {
@@ -557,8 +558,8 @@ template <class T> static int load_gemm(void)
 
     if constexpr (on_hopper<T>)
         if (!e && hopper_there<T>(most))
-            e = cudaFuncSetAttribute(hopper_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     hopper_shape<T>::BYTES);
+            e = cudaFuncSetAttribute(hopper_form<T>(), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     hopper_bytes<T>());
     if (!e)
         e = allow_gemm<T, 128>(most);
     if (!e)
