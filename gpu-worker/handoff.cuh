@@ -5,10 +5,15 @@
  *
  *   what               by                     order
  *   payload            every thread           plain stores, then handoff_publish by the whole block
- *   word               the last block that    st.release.sys after a system fence of its own; each block
- *                      arrives                fenced its part before it arrived
+ *   word               the last block that    st.release.sys after a system fence, which covers what the others
+ *                      arrives                had stored: each fenced for this card, then arrived. (Fences of
+ *                                             system scope by all blocks wait for the link one after another)
  *   payload, received  every thread           after handoff_wait: handoff_load (ld.relaxed.sys), never a
  *                                             plain or __ldg load: a line in L1 may be older than the word
+ *
+ * One block of a card polls a mapped word: loads of one line of host memory are answered one after another, some
+ * 2.5 us each, so that of 128 blocks the last one sees the word 320 us after the first (handoff_test). The others look
+ * at a word of this card's memory, which that block stores (handoff_wait_by_one).
  *
  * No programmatic dependent launch between a node that waits and one that loads: a later node of the
  * same stream may load with handoff_load what an earlier one waited for. */
@@ -63,13 +68,26 @@ static __device__ __forceinline__ bool handoff_publish(uint64_t *word, uint64_t 
     __syncthreads();
     if (threadIdx.x || threadIdx.y || threadIdx.z)
         return false;
-    __threadfence_system();
+    __threadfence();
     if (atomicAdd(arrived, 1) + 1 < blocks)
         return false;
     *arrived = 0;
     __threadfence_system();
     handoff_store(word, value);
     return true;
+}
+
+/* words of this card's memory, between its blocks */
+static __device__ __forceinline__ uint64_t handoff_near(const uint64_t *p)
+{
+    uint64_t v;
+
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+    return v;
+}
+static __device__ __forceinline__ void handoff_store_near(uint64_t *p, uint64_t v)
+{
+    asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
 
 enum handoff_end {
@@ -113,5 +131,31 @@ static __device__ __forceinline__ handoff_end handoff_wait(const uint64_t *word,
     __syncthreads();
     int how = end;
     __syncthreads(); /* `end` is free for the next wait */
+    return (handoff_end)how;
+}
+
+/* The same for all blocks of a grid, which are on the card together: block (0, 0) looks at *word, the others at *near,
+ * device memory, where it passes on what it saw: value, or HANDOFF_NEVER - end. Values grow. */
+#define HANDOFF_NEVER UINT64_MAX
+static __device__ __forceinline__ handoff_end handoff_wait_by_one(const uint64_t *word, uint64_t *near, uint64_t value,
+                                                                  const uint64_t *stop, uint64_t limit_ns)
+{
+    __shared__ int end;
+
+    if (blockIdx.x == 0 && blockIdx.y == 0) {
+        handoff_end how = handoff_wait(word, value, stop, limit_ns);
+        if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0)
+            handoff_store_near(near, how == HANDOFF_THERE ? value : HANDOFF_NEVER - how);
+        return how;
+    }
+    if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
+        uint64_t v;
+        while ((v = handoff_near(near)) < value)
+            ;
+        end = v > HANDOFF_NEVER - 8 ? (int)(HANDOFF_NEVER - v) : HANDOFF_THERE;
+    }
+    __syncthreads();
+    int how = end;
+    __syncthreads();
     return (handoff_end)how;
 }

@@ -2,7 +2,8 @@
  * direction, every word of every payload compared. A sender that announces before it has written must be
  * caught, so that the test is known to see.
  *
- *   handoff_test [N [SECONDS]]    N hand-offs of 1 MB each (1500), of each kind as many as SECONDS allow */
+ *   handoff_test [N [SECONDS [KIND ...]]]    N hand-offs of 1 MB each (1500), of each kind, or of those, as many as
+ *                                            SECONDS allow; kinds are numbered from 1 */
 #include <pthread.h>
 
 #include "gpu-worker/handoff.cuh"
@@ -13,9 +14,10 @@
 enum {
     PAYLOAD = 1 << 20,
     WORDS = PAYLOAD / 8,
-    DEPTH = 4, /* payloads on their way */
-    BLOCKS = 64,
+    DEPTH = 8, /* payloads on their way */
+    BLOCKS = 128, /* on as many multiprocessors */
     THREADS = 256,
+    PAIRS = WORDS / 2 / BLOCKS / THREADS, /* of a payload's words, a thread's */
     TEAM = 8, /* host threads */
     SLICE = WORDS / TEAM,
 };
@@ -37,16 +39,23 @@ struct channel {
 
 struct card_side {
     unsigned *arrived;         /* DEPTH words of this card's memory */
+    uint64_t *near;            /* a word of it */
     unsigned long long *wrong; /* payload words that were not what they should be */
     unsigned long long *ends;  /* waits that did not end well */
 };
+
+/* this thread's pair k of a payload's words */
+static __device__ __forceinline__ unsigned word_of(unsigned k)
+{
+    return 2 * ((k * BLOCKS + blockIdx.x) * THREADS + threadIdx.x);
+}
 
 static __global__ void send_card(channel c, card_side d)
 {
     for (uint64_t n = 1; n <= c.n; n++) {
         uint64_t *p = c.payload + n % DEPTH * WORDS;
 
-        if (n > DEPTH && handoff_wait(c.taken, n - DEPTH, c.stop, LIMIT_NS)) {
+        if (n > DEPTH && handoff_wait_by_one(c.taken, d.near, n - DEPTH, c.stop, LIMIT_NS)) {
             if (threadIdx.x == 0)
                 atomicAdd(d.ends, 1);
             return;
@@ -55,9 +64,11 @@ static __global__ void send_card(channel c, card_side d)
             handoff_publish(c.sent, n, &d.arrived[n % DEPTH], BLOCKS);
             handoff_wait(c.sent, n, c.stop, LIMIT_NS); /* out before anything is written */
         }
-        for (unsigned i = 2 * (blockIdx.x * THREADS + threadIdx.x); i < WORDS;
-             i += 2 * BLOCKS * THREADS)
+#pragma unroll
+        for (unsigned k = 0; k < PAIRS; k++) {
+            unsigned i = word_of(k);
             *(ulonglong2 *)(p + i) = make_ulonglong2(content(n, i), content(n, i + 1));
+        }
         if (!c.early)
             handoff_publish(c.sent, n, &d.arrived[n % DEPTH], BLOCKS);
     }
@@ -69,17 +80,18 @@ static __global__ void take_card(channel c, card_side d)
         const uint64_t *p = c.payload + n % DEPTH * WORDS;
         unsigned wrong = 0;
 
-        if (handoff_wait(c.sent, n, c.stop, LIMIT_NS)) {
+        if (handoff_wait_by_one(c.sent, d.near, n, c.stop, LIMIT_NS)) {
             if (threadIdx.x == 0)
                 atomicAdd(d.ends, 1);
             return;
         }
+        ulonglong2 v[PAIRS];
 #pragma unroll
-        for (unsigned i = 2 * (blockIdx.x * THREADS + threadIdx.x); i < WORDS;
-             i += 2 * BLOCKS * THREADS) {
-            ulonglong2 v = handoff_load2(p + i);
-            wrong += (v.x != content(n, i)) + (v.y != content(n, i + 1));
-        }
+        for (unsigned k = 0; k < PAIRS; k++) /* all on their way before the first is looked at */
+            v[k] = handoff_load2(p + word_of(k));
+#pragma unroll
+        for (unsigned k = 0; k < PAIRS; k++)
+            wrong += (v[k].x != content(n, word_of(k))) + (v[k].y != content(n, word_of(k) + 1));
         if (wrong)
             atomicAdd(d.wrong, wrong);
         handoff_publish(c.taken, n, &d.arrived[n % DEPTH], BLOCKS);
@@ -212,7 +224,8 @@ static void open_end(end_of *e, int card)
     e->counts = room_in(card ? CARD1 : CARD0, 256);
     e->side.wrong = (unsigned long long *)e->counts;
     e->side.ends = e->side.wrong + 1;
-    e->side.arrived = (unsigned *)(e->side.wrong + 2);
+    e->side.near = (uint64_t *)(e->side.wrong + 2);
+    e->side.arrived = (unsigned *)(e->side.wrong + 4);
     CUDA_OK(cudaStreamCreateWithFlags(&e->stream, cudaStreamNonBlocking));
 }
 static void close_end(end_of *e, uint64_t *wrong, uint64_t *bad_ends)
@@ -361,6 +374,12 @@ int main(int argc, char **argv)
     cards = peers() ? 2 : 1;
     deadlines();
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        int asked = argc <= 3;
+
+        for (int k = 3; k < argc; k++)
+            asked |= (size_t)atoi(argv[k]) == i + 1;
+        if (!asked)
+            continue;
         if (kinds[i].cards > cards) {
             SKIP("%s: needs two cards that reach each other's memory", kinds[i].what);
             continue;
