@@ -58,7 +58,8 @@ static const struct flag serve_table[] = {
      .at = AT(parallel),
      .min = 1,
      .max = JOBS_SLOTS_MOST,
-     .help = "answers that are made beside each other, each with a context of its own; the text of none depends on the others"},
+     .help = "answers that are made beside each other, each with a context of its own; the text of none depends on the "
+             "others"},
     {.name = "queue",
      .arg = "N",
      .kind = FLAG_U32,
@@ -83,8 +84,9 @@ static const struct flag serve_table[] = {
      .kind = FLAG_STRING,
      .at = AT(keys),
      .shown = "everybody may",
-     .help = "keys that clients must show one of, with commas between. Others on this machine can see the command line: "
-             "CONCLAVE_ARG_API_KEY or --api-key-file hide it"},
+     .help =
+         "keys that clients must show one of, with commas between. Others on this machine can see the command line: "
+         "CONCLAVE_ARG_API_KEY or --api-key-file hide it"},
     {.name = "api-key-file",
      .arg = "FILE",
      .kind = FLAG_STRING,
@@ -95,7 +97,11 @@ static const struct flag serve_table[] = {
      .kind = FLAG_STRING,
      .at = AT(tls_cert),
      .help = "serve HTTPS with this certificate and its chain (PEM)"},
-    {.name = "tls-key", .arg = "FILE", .kind = FLAG_STRING, .at = AT(tls_key), .help = "the certificate's key (PEM, no passphrase)"},
+    {.name = "tls-key",
+     .arg = "FILE",
+     .kind = FLAG_STRING,
+     .at = AT(tls_key),
+     .help = "the certificate's key (PEM, no passphrase)"},
     {.name = "allow-origin",
      .arg = "ORIGIN",
      .kind = FLAG_STRING,
@@ -253,7 +259,8 @@ static int prepare(struct serve *s, struct err *e)
     if ((rc = model_open(s->engine.model, 0, &s->m, e)) || (rc = tokenizer_open(s->m->g, NULL, &s->tok, e)) ||
         (rc = open_template(s, e)))
         return rc;
-    if (s->how.kwargs && (rc = json_parse("--chat-template-kwargs", s->how.kwargs, strlen(s->how.kwargs), NULL, &s->kwargs, e)))
+    if (s->how.kwargs &&
+        (rc = json_parse("--chat-template-kwargs", s->how.kwargs, strlen(s->how.kwargs), NULL, &s->kwargs, e)))
         return rc;
     s->served = (struct served){
         .name = s->name,
@@ -270,7 +277,8 @@ static int prepare(struct serve *s, struct err *e)
         .kwargs = s->kwargs ? json_root(s->kwargs) : NULL,
     };
     if ((rc = sample_flags_settings(&s->sampling, &s->served.settings, e)) ||
-        (rc = grammar_vocab_new(s->tok, s->m->n_vocab, &s->vocab, e)) || (rc = grammar_keep_new(s->vocab, &s->grammars, e)))
+        (rc = grammar_vocab_new(s->tok, s->m->n_vocab, &s->vocab, e)) ||
+        (rc = grammar_keep_new(s->vocab, &s->grammars, e)))
         return rc;
     s->served.grammars = s->grammars;
     return 0;
@@ -306,7 +314,8 @@ static void notify(const char *text)
     fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return;
-    (void)!sendto(fd, text, strlen(text), MSG_NOSIGNAL, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path)));
+    (void)!sendto(fd, text, strlen(text), MSG_NOSIGNAL, (struct sockaddr *)&a,
+                  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path)));
     close(fd);
 }
 
@@ -392,8 +401,13 @@ static int open_server(struct serve *s, struct err *e)
         .arrive_s = f->arrive,
         .write_s = f->timeout,
     };
-    struct api_options a = {.ping_s = f->ping, .name = s->name, .metrics = !f->no_metrics, .slots = !f->no_slots, .props = !f->no_props,
-                            .answer_s = f->seconds, .lights = &s->lights};
+    struct api_options a = {.ping_s = f->ping,
+                            .name = s->name,
+                            .metrics = !f->no_metrics,
+                            .slots = !f->no_slots,
+                            .props = !f->no_props,
+                            .answer_s = f->seconds,
+                            .lights = &s->lights};
     struct jobs_options j = {.n_slots = f->parallel, .queue_most = f->queue, .drafts = answer_flags_drafts(&s->answers),
                              .drafts_fixed = s->answers.draft >= 0, .news = api_news};
     int rc;
@@ -409,8 +423,8 @@ static int open_server(struct serve *s, struct err *e)
     if ((rc = jobs_open(&j, &s->jobs, e)) || (rc = page_open(s->http, &s->lights, &s->page, e)) ||
         (rc = http_watch(s->http, s->stop_fd, on_stop, s, e)) || (rc = http_start(s->http, e)))
         return rc;
-    log_line(LOG_INFO, "listening on %s://%s%s%s:%u", f->tls_cert ? "https" : "http", strchr(f->host, ':') ? "[" : "", f->host,
-             strchr(f->host, ':') ? "]" : "", http_port(s->http));
+    log_line(LOG_INFO, "listening on %s://%s%s%s:%u", f->tls_cert ? "https" : "http", strchr(f->host, ':') ? "[" : "",
+             f->host, strchr(f->host, ':') ? "]" : "", http_port(s->http));
     if (!s->keys.n && !http_is_local(s->http))
         log_line(LOG_WARN, "other machines can ask this server, and no key is wanted (--api-key)");
     if (s->keys.n && !f->tls_cert && !http_is_local(s->http))
@@ -471,10 +485,20 @@ static void serve_free(struct serve *s)
 
 int cmd_serve(int argc, char **argv)
 {
-    struct serve s = {.stop_fd = -1, .drained_fd = -1,
-                      .flags = {.host = "127.0.0.1", .port = 8080, .parallel = 4, .queue = 1024, .timeout = 60, .arrive = 60,
-                                .connections = HTTP_CONNECTIONS_MAX, .drain = 30, .ping = 30, .body = HTTP_BODY_MAX,
-                                .arriving = HTTP_ARRIVING_MAX, .log = LOG_INFO}};
+    struct serve s = {.stop_fd = -1,
+                      .drained_fd = -1,
+                      .flags = {.host = "127.0.0.1",
+                                .port = 8080,
+                                .parallel = 4,
+                                .queue = 1024,
+                                .timeout = 60,
+                                .arrive = 60,
+                                .connections = HTTP_CONNECTIONS_MAX,
+                                .drain = 30,
+                                .ping = 30,
+                                .body = HTTP_BODY_MAX,
+                                .arriving = HTTP_ARRIVING_MAX,
+                                .log = LOG_INFO}};
     struct args a = {
         .verb = "serve",
         .about = "an HTTP server: OpenAI's and Anthropic's APIs, several clients at a time",
@@ -503,8 +527,8 @@ int cmd_serve(int argc, char **argv)
     }
     log_set((enum log_level)s.flags.log);
     status = 1;
-    if (keys_read(s.flags.keys, s.flags.key_file, &s.keys, &e) || engine_flags_open(&s.engine, NULL, &e) || open_server(&s, &e) ||
-        prepare(&s, &e))
+    if (keys_read(s.flags.keys, s.flags.key_file, &s.keys, &e) || engine_flags_open(&s.engine, NULL, &e) ||
+        open_server(&s, &e) || prepare(&s, &e))
         goto done;
     engine_flags_options(&s.engine, &o);
     answer_flags_options(&s.answers, &o);

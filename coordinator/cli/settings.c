@@ -35,7 +35,8 @@ static const struct flag *find(const struct args *a, const char *name)
 }
 
 /* where: for messages. */
-static int add_setting(const struct args *a, struct settings *s, const char *where, const char *name, const char *value, struct err *e)
+static int add_setting(const struct args *a, struct settings *s, const char *where, const char *name, const char *value,
+                       struct err *e)
 {
     const struct flag *f = find(a, name);
     int rc;

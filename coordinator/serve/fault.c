@@ -86,8 +86,9 @@ size_t fault_text(const struct fault *f, enum fault_form form, const char *id, c
     else
         strcpy(param, "null");
     if (form == FAULT_ANTHROPIC)
-        return (size_t)snprintf(text, FAULT_TEXT, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":%s},\"request_id\":\"%s\"}",
+        return (size_t)snprintf(text, FAULT_TEXT,
+                                "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":%s},\"request_id\":\"%s\"}",
                                 type_of(f, form), message, id);
-    return (size_t)snprintf(text, FAULT_TEXT, "{\"error\":{\"code\":%d,\"message\":%s,\"type\":\"%s\",\"param\":%s}}", f->status,
-                            message, type_of(f, form), param);
+    return (size_t)snprintf(text, FAULT_TEXT, "{\"error\":{\"code\":%d,\"message\":%s,\"type\":\"%s\",\"param\":%s}}",
+                            f->status, message, type_of(f, form), param);
 }

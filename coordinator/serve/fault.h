@@ -9,7 +9,8 @@ struct fault {
     char message[1024];
 };
 /* Notes the first fault alone. Returns status. */
-int fault_set(struct fault *f, int status, const char *param, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+int fault_set(struct fault *f, int status, const char *param, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 
 enum fault_form { FAULT_OPENAI, FAULT_ANTHROPIC };
 enum fault_form fault_style(const char *path); /* NULL is allowed */

@@ -48,7 +48,8 @@ int field_i64(const struct json *j, const char *key, int64_t low, int64_t high, 
     if (v->kind != JSON_NUMBER || json_i64(v, &x))
         return wrong(f, key, "a whole number", v);
     if (x < low || x > high) {
-        fault_set(f, 400, key, "%s: %lld is out of range, %lld to %lld", key, (long long)x, (long long)low, (long long)high);
+        fault_set(f, 400, key, "%s: %lld is out of range, %lld to %lld", key, (long long)x, (long long)low,
+                  (long long)high);
         return 0;
     }
     *out = x;

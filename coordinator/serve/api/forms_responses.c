@@ -40,7 +40,8 @@ static void event_close(struct call *c, const char *type, struct json_out *o)
 
 /* ---- items ---- */
 
-static void put_text_part(struct json_out *o, const struct call *c, const struct choice *h, const char *s, size_t n, int probs)
+static void put_text_part(struct json_out *o, const struct call *c, const struct choice *h, const char *s, size_t n,
+                          int probs)
 {
     json_open_object(o);
     put_text(o, "type", "output_text");
@@ -52,8 +53,8 @@ static void put_text_part(struct json_out *o, const struct call *c, const struct
     json_close_object(o);
 }
 
-static void put_message(struct json_out *o, const struct call *c, const struct choice *h, const char *id, const char *status,
-                        const char *s, size_t n, int open)
+static void put_message(struct json_out *o, const struct call *c, const struct choice *h, const char *id,
+                        const char *status, const char *s, size_t n, int open)
 {
     put_text(o, "id", id);
     put_text(o, "type", "message");
@@ -211,7 +212,8 @@ static void begin(struct call *c)
 }
 
 /* An event about the item that is open: its place, and a text under key. */
-static void send_text(struct call *c, const struct choice *h, const char *type, const char *key, const char *s, size_t n)
+static void send_text(struct call *c, const struct choice *h, const char *type, const char *key, const char *s,
+                      size_t n)
 {
     struct json_out *o = event_open(c, type);
     size_t at = c->n_items - 1;

@@ -108,7 +108,8 @@ static void put_call(struct json_out *o, const struct json *b, struct fault *f)
 }
 
 /* The blocks of one type, as parts that are texts. */
-static void put_parts(struct json_out *o, const char *key, const struct json *content, const char *type, const char *member)
+static void put_parts(struct json_out *o, const char *key, const struct json *content, const char *type,
+                      const char *member)
 {
     json_key(o, key);
     json_open_array(o);
@@ -210,9 +211,12 @@ static void put_tools(struct json_out *o, const struct json *body, struct fault 
         const struct json *t = &tools->items[i], *type = field_any(t, "type"), *name = json_get(t, "name"),
                           *about = field_any(t, "description"), *schema = json_get(t, "input_schema");
 
-        if ((type && !json_is(type, "custom")) || !name || name->kind != JSON_STRING || !schema || schema->kind != JSON_OBJECT) {
-            fault_set(f, 400, "tools", "tools[%zu]: name and input_schema are wanted; tools that run at the server are not "
-                      "supported", i);
+        if ((type && !json_is(type, "custom")) || !name || name->kind != JSON_STRING || !schema ||
+            schema->kind != JSON_OBJECT) {
+            fault_set(f, 400, "tools",
+                      "tools[%zu]: name and input_schema are wanted; tools that run at the server are not "
+                      "supported",
+                      i);
             break;
         }
         json_open_object(o);
@@ -238,7 +242,10 @@ static void put_choice(struct json_out *o, const struct json *body, struct fault
         return;
     type = json_get(choice, "type");
     field_bool(choice, "disable_parallel_tool_use", &serial, f);
-    put_text(o, "tool_choice", json_is(type, "any") || json_is(type, "tool") ? "required" : json_is(type, "none") ? "none" : "auto");
+    put_text(o, "tool_choice",
+             json_is(type, "any") || json_is(type, "tool") ? "required"
+             : json_is(type, "none")                       ? "none"
+                                                           : "auto");
     if (serial) {
         json_key(o, "parallel_tool_calls");
         json_put_bool(o, 0);

@@ -7,7 +7,8 @@
 
 static int is_text(const struct json *type)
 {
-    return json_is(type, "input_text") || json_is(type, "output_text") || json_is(type, "text") || json_is(type, "refusal");
+    return json_is(type, "input_text") || json_is(type, "output_text") || json_is(type, "text") ||
+           json_is(type, "refusal");
 }
 
 static void put_content(struct json_out *o, const struct json *content, size_t item, struct fault *f)
@@ -25,7 +26,8 @@ static void put_content(struct json_out *o, const struct json *content, size_t i
                           *text = json_get(p, json_is(type, "refusal") ? "refusal" : "text");
 
         if (!is_text(type) || !text || text->kind != JSON_STRING) {
-            fault_set(f, 400, "input", "input[%zu].content[%zu]: parts of type '%.40s' are not supported, this model reads text", item,
+            fault_set(f, 400, "input",
+                      "input[%zu].content[%zu]: parts of type '%.40s' are not supported, this model reads text", item,
                       i, type && type->kind == JSON_STRING ? type->text : "?");
             break;
         }
@@ -96,7 +98,8 @@ static size_t put_item(struct json_out *o, const struct json *input, size_t i, s
 {
     const struct json *x = &input->items[i], *type = field_any(x, "type"), *role = json_get(x, "role"), *id;
 
-    if (json_is(type, "reasoning") || json_is(type, "function_call") || (json_is(role, "assistant") && (!type || json_is(type, "message"))))
+    if (json_is(type, "reasoning") || json_is(type, "function_call") ||
+        (json_is(role, "assistant") && (!type || json_is(type, "message"))))
         return put_assistant(o, input, i, f);
     if (json_is(type, "function_call_output")) {
         id = json_get(x, "call_id");

@@ -226,9 +226,10 @@ static void on_not_supported(struct exchange *x, void *arg)
 
 int api_info_routes(struct api *a, struct err *e)
 {
-    static const char *const later[] = {"/v1/embeddings", "/embeddings", "/embedding", "/infill", "/v1/rerank", "/rerank",
-                                        "/reranking", "/slots/*", "/lora-adapters", "/v1/audio/transcriptions",
-                                        "/models/load", "/models/unload"};
+    static const char *const later[] = {
+        "/v1/embeddings", "/embeddings",   "/embedding", "/infill",        "/v1/rerank",
+        "/rerank",        "/reranking",    "/slots/*",   "/lora-adapters", "/v1/audio/transcriptions",
+        "/models/load",   "/models/unload"};
     struct http *h = a->http;
     int rc = 0;
 

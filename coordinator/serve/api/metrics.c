@@ -30,7 +30,8 @@ static void add(struct text *t, const char *fmt, ...)
 
 static void one(struct text *t, const char *name, int counter, const char *help, double v)
 {
-    add(t, "# HELP conclave:%s %s\n# TYPE conclave:%s %s\nconclave:%s %.15g\n", name, help, name, counter ? "counter" : "gauge", name, v);
+    add(t, "# HELP conclave:%s %s\n# TYPE conclave:%s %s\nconclave:%s %.15g\n", name, help, name,
+        counter ? "counter" : "gauge", name, v);
 }
 
 static double per(double a, double b)
@@ -46,8 +47,8 @@ static void head(struct text *t, const char *name, const char *help)
 static void tiers(struct text *t, const char *name, const char *help, double card, double ram, double disk)
 {
     head(t, name, help);
-    add(t, "conclave:%s{tier=\"card\"} %.15g\nconclave:%s{tier=\"ram\"} %.15g\nconclave:%s{tier=\"disk\"} %.15g\n", name, card, name, ram,
-        name, disk);
+    add(t, "conclave:%s{tier=\"card\"} %.15g\nconclave:%s{tier=\"ram\"} %.15g\nconclave:%s{tier=\"disk\"} %.15g\n",
+        name, card, name, ram, name, disk);
 }
 
 enum { W_CALLS, W_ITEMS, W_BYTES, W_BUSY };
@@ -56,8 +57,10 @@ static void workers(struct text *t, const struct engine_stats *s, const char *na
     head(t, name, help);
     for (uint32_t i = 0; i < s->n_workers; i++) {
         const struct engine_worker *w = &s->worker[i];
-        double v = what == W_CALLS ? (double)w->calls : what == W_ITEMS ? (double)w->items : what == W_BYTES ? (double)w->weight_bytes :
-                                                                                             1e-9 * (double)w->work_ns;
+        double v = what == W_CALLS   ? (double)w->calls
+                   : what == W_ITEMS ? (double)w->items
+                   : what == W_BYTES ? (double)w->weight_bytes
+                                     : 1e-9 * (double)w->work_ns;
 
         add(t, "conclave:%s{worker=\"%s\"} %.15g\n", name, w->name, v);
     }
@@ -73,10 +76,10 @@ static void engine(struct text *t, const struct lights *l)
         return;
     for (uint32_t i = 0; i < s.n_workers; i++)
         *(s.worker[i].card >= 0 ? &card : &ram) += s.worker[i].weight_bytes;
-    tiers(t, "experts_total", "Works of experts by where the expert lay when it was called for", (double)(s.card_items + s.own_items),
-          (double)(s.items - s.card_items - s.disk_items), (double)s.disk_items);
-    tiers(t, "experts_bytes_total", "Weights of experts that were read for computing (disk: read from files)", (double)card, (double)ram,
-          (double)s.bytes_read);
+    tiers(t, "experts_total", "Works of experts by where the expert lay when it was called for",
+          (double)(s.card_items + s.own_items), (double)(s.items - s.card_items - s.disk_items), (double)s.disk_items);
+    tiers(t, "experts_bytes_total", "Weights of experts that were read for computing (disk: read from files)",
+          (double)card, (double)ram, (double)s.bytes_read);
     one(t, "steps_seconds_total", 1, "Time in passes of the trunk", 1e-9 * (double)s.step_ns);
     one(t, "experts_wait_seconds_total", 1, "Of that: the trunk waited for experts", 1e-9 * (double)s.wait_ns);
     one(t, "card_deaths_total", 1, "Cards' workers that ended", s.card_deaths);
@@ -103,12 +106,14 @@ void on_metrics(struct exchange *x, void *arg)
     }
     jobs_stats(a->jobs, &s, NULL, 0);
     one(t, "prompt_tokens_total", 1, "Tokens of prompts that were computed", (double)s.prompt_tokens);
-    one(t, "prompt_cached_tokens_total", 1, "Tokens of prompts that were known from an earlier request", (double)s.cached_tokens);
+    one(t, "prompt_cached_tokens_total", 1, "Tokens of prompts that were known from an earlier request",
+        (double)s.cached_tokens);
     one(t, "prompt_seconds_total", 1, "Time of prompts", s.prompt_s);
     one(t, "prompt_tokens_seconds", 0, "Tokens of prompts a second", per((double)s.prompt_tokens, s.prompt_s));
     one(t, "tokens_predicted_total", 1, "Tokens of answers", (double)s.predicted_tokens);
     one(t, "tokens_predicted_seconds_total", 1, "Time of answers", s.predicted_s);
-    one(t, "predicted_tokens_seconds", 0, "Tokens of an answer a second", per((double)s.predicted_tokens, s.predicted_s));
+    one(t, "predicted_tokens_seconds", 0, "Tokens of an answer a second",
+        per((double)s.predicted_tokens, s.predicted_s));
     one(t, "requests_processing", 0, "Requests in work", (double)s.busy);
     one(t, "requests_deferred", 0, "Requests that wait for a slot", (double)s.waiting);
     one(t, "n_tokens_max", 0, "Most tokens in a slot so far", (double)s.tokens_most);

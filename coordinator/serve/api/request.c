@@ -41,7 +41,8 @@ static void read_seed(const struct served *m, const struct json *b, struct sampl
 }
 
 /* text: key may be something else than a number. */
-static int add_bias(const struct served *m, struct request *r, const char *key, size_t n, int text, double value, struct fault *f)
+static int add_bias(const struct served *m, struct request *r, const char *key, size_t n, int text, double value,
+                    struct fault *f)
 {
     char *end;
     unsigned long id = strtoul(key, &end, 10);
@@ -50,7 +51,8 @@ static int add_bias(const struct served *m, struct request *r, const char *key, 
 
     if (n && (size_t)(end - key) == n && *key >= '0' && *key <= '9') {
         if (id >= m->n_vocab)
-            return fault_set(f, 400, "logit_bias", "logit_bias: token %lu is not in the vocabulary of %u", id, m->n_vocab);
+            return fault_set(f, 400, "logit_bias", "logit_bias: token %lu is not in the vocabulary of %u", id,
+                             m->n_vocab);
         ids.ids = malloc(sizeof *ids.ids);
         if (!ids.ids)
             return no_memory(f);
@@ -117,8 +119,10 @@ static void refuse_sampler(const struct json *b, const char *key, double off, st
     double x = off;
 
     if (field_f64(b, key, -INFINITY, INFINITY, &x, f) && x != off)
-        fault_set(f, 400, key, "%s: this sampler has no definition here (temperature, top-k, top-p, min-p and penalties "
-                  "have); leave it out", key);
+        fault_set(f, 400, key,
+                  "%s: this sampler has no definition here (temperature, top-k, top-p, min-p and penalties "
+                  "have); leave it out",
+                  key);
 }
 
 static void read_sampling(const struct served *m, struct request *r, struct fault *f)
@@ -343,7 +347,8 @@ int request_render(const struct served *m, const struct json *body, int no_gener
     int one_call, rc;
 
     if (!m->template)
-        return fault_set(f, 400, "messages", "this model has no chat template: start the server with --chat-template FILE, or "
+        return fault_set(f, 400, "messages",
+                         "this model has no chat template: start the server with --chat-template FILE, or "
                          "use /v1/completions");
     if (!field_array(body, "messages", &messages, f) || !messages->n)
         return fault_set(f, 400, "messages", "messages: an array of at least one message is wanted");
@@ -422,7 +427,8 @@ static int is_ids(const struct json *v)
 }
 
 /* A text, ids, or ids and texts one after the other. */
-static void read_prompt(const struct served *m, const struct json *v, struct request *r, struct request_prompt *p, struct fault *f)
+static void read_prompt(const struct served *m, const struct json *v, struct request *r, struct request_prompt *p,
+                        struct fault *f)
 {
     size_t n = v->kind == JSON_ARRAY ? v->n : 1;
     struct err e = {0};
@@ -526,11 +532,13 @@ static void read_grammar(const struct served *m, struct request *r, struct fault
         return;
     }
     if (r->tools) {
-        fault_set(f, 400, s.gbnf ? "grammar" : "response_format", "a grammar or a schema beside tools is not supported: a call is no text of it");
+        fault_set(f, 400, s.gbnf ? "grammar" : "response_format",
+                  "a grammar or a schema beside tools is not supported: a call is no text of it");
         return;
     }
     if (!m->grammars) {
-        fault_set(f, 501, s.gbnf ? "grammar" : "response_format", "grammars and schemas are not supported by this server");
+        fault_set(f, 501, s.gbnf ? "grammar" : "response_format",
+                  "grammars and schemas are not supported by this server");
         return;
     }
     if (r->chat && (r->start == CHAT_REASONING || (r->start == CHAT_AUTO && m->thinks))) {
@@ -571,7 +579,8 @@ static void read_body(const struct served *m, struct request *r, struct fault *f
         read_grammar(m, r, f);
 }
 
-int request_read(const struct served *m, enum api_kind api, const char *text, size_t n, struct request *out, struct fault *f)
+int request_read(const struct served *m, enum api_kind api, const char *text, size_t n, struct request *out,
+                 struct fault *f)
 {
     static const struct json_limits limits = {.depth = REQUEST_DEPTH_MAX, .values = REQUEST_VALUES_MAX};
     struct err e = {0};

@@ -65,7 +65,8 @@ struct request {
 };
 
 /* 0, or f is set. Hands over what is in *out, for request_free, in both cases. */
-int request_read(const struct served *m, enum api_kind api, const char *text, size_t n, struct request *out, struct fault *f);
+int request_read(const struct served *m, enum api_kind api, const char *text, size_t n, struct request *out,
+                 struct fault *f);
 void request_free(struct request *r);
 
 /* The messages of a request as a prompt's text. body: the chat's object. */

@@ -5,7 +5,8 @@
 /* FUZZ: coordinator/serve/api/request.c coordinator/serve/api/fields.c coordinator/serve/api/put.c
  * FUZZ: coordinator/serve/api/from_messages.c coordinator/serve/api/from_responses.c coordinator/serve/fault.c
  * FUZZ: coordinator/sample/sample.c coordinator/sample/philox.c
- * FUZZ: coordinator/sample/grammar_keep.c coordinator/sample/grammar.c coordinator/sample/grammar/rules.c coordinator/sample/grammar/net.c
+ * FUZZ: coordinator/sample/grammar_keep.c coordinator/sample/grammar.c
+ * FUZZ: coordinator/sample/grammar/rules.c coordinator/sample/grammar/net.c
  * FUZZ: coordinator/sample/grammar/gbnf.c coordinator/sample/grammar/schema.c coordinator/sample/grammar/schema_merge.c
  * FUZZ: coordinator/sample/grammar/pattern.c coordinator/sample/grammar/number.c coordinator/sample/grammar/sets.c
  * FUZZ: coordinator/sample/grammar/trie.c
@@ -58,7 +59,8 @@ enum { N_BYTES = 256, N_VOCAB = 3 + N_BYTES };
 
 static const char *const templates[] = {
     "{% for m in messages %}<s>{{ m.role }}:{{ m.content }}{{ m.tool_calls }}</s>{% endfor %}{{ tools }}<think>",
-    "{% for m in messages %}{{ m.content | trim }}{% if m.tool_calls %}[TOOL_CALLS]{{ m.tool_calls | tojson }}{% endif %}{% endfor %}",
+    "{% for m in messages %}{{ m.content | trim }}{% if m.tool_calls %}[TOOL_CALLS]{{ m.tool_calls | tojson }}{% endif "
+    "%}{% endfor %}",
 };
 
 /* Bytes, and three control tokens. */
@@ -93,9 +95,11 @@ static struct served *open_served(void)
     MUST(!gguf_parse("fuzz", w.b, w.n, w.n, &g, &e));
     build_free(&w);
     for (int i = 0; i < 2; i++) {
-        s[i] = (struct served){.name = "fuzz", .n_vocab = N_VOCAB, .n_predict = -1, .thinking = -1, .n_ctx = 1000, .thinks = !i};
+        s[i] = (struct served){
+            .name = "fuzz", .n_vocab = N_VOCAB, .n_predict = -1, .thinking = -1, .n_ctx = 1000, .thinks = !i};
         sample_defaults(&s[i].settings);
-        MUST(!tokenizer_open(g, NULL, &s[i].tok, &e) && !grammar_vocab_new(s[i].tok, N_VOCAB, &v[i], &e) && !grammar_keep_new(v[i], &s[i].grammars, &e) &&
+        MUST(!tokenizer_open(g, NULL, &s[i].tok, &e) && !grammar_vocab_new(s[i].tok, N_VOCAB, &v[i], &e) &&
+             !grammar_keep_new(v[i], &s[i].grammars, &e) &&
              !chat_open("fuzz", templates[i], strlen(templates[i]), "<s>", "</s>", &s[i].template, &e));
     }
     return s;

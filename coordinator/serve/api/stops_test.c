@@ -38,7 +38,8 @@ static void all_cuts(const char *const *stop, size_t n, const char *text, const 
 
 int main(void)
 {
-    static const char *const one[] = {"END"}, *const two[] = {"ab", "abc"}, *const inner[] = {"abcd", "bc"}, *const self[] = {"aab"};
+    static const char *const one[] = {"END"}, *const two[] = {"ab", "abc"}, *const inner[] = {"abcd", "bc"},
+                             *const self[] = {"aab"};
 
     all_cuts(one, 1, "some END here", "some ", 0);
     all_cuts(one, 1, "some EN", "some EN", -1);

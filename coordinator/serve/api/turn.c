@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-int turn_open(struct turn *t, const struct request *r, enum chat_format format, const struct tokenizer *tok, uint32_t choice,
-              struct err *e)
+int turn_open(struct turn *t, const struct request *r, enum chat_format format, const struct tokenizer *tok,
+              uint32_t choice, struct err *e)
 {
-    struct answer_options o = {.format = format, .start = r->split_reasoning ? r->start : CHAT_CONTENT, .tools = r->tools,
+    struct answer_options o = {.format = format,
+                               .start = r->split_reasoning ? r->start : CHAT_CONTENT,
+                               .tools = r->tools,
                                .seed = r->settings.seed + choice};
 
     *t = (struct turn){.r = r, .tok = tok, .word = -1, .keep = r->n_probs >= 0 || r->return_tokens};

@@ -24,8 +24,8 @@ struct turn {
     int keep;
 };
 /* Borrows r and tok. 0, or -ENOMEM. */
-int turn_open(struct turn *t, const struct request *r, enum chat_format format, const struct tokenizer *tok, uint32_t choice,
-              struct err *e);
+int turn_open(struct turn *t, const struct request *r, enum chat_format format, const struct tokenizer *tok,
+              uint32_t choice, struct err *e);
 void turn_close(struct turn *t);
 /* The next token. 1: a text that ends the answer was completed, no more is taken; 0; or an error. */
 int turn_push(struct turn *t, const struct job_token *token, struct err *e);

@@ -166,7 +166,8 @@ struct bufferevent *connection_new(struct event_base *base, void *http)
     struct http *h = http;
     struct connection *c = calloc(1, sizeof *c);
     struct timeval now = {0, 0};
-    struct bufferevent *b = h->tls ? tls_bufferevent(h->tls, base) : bufferevent_socket_new(base, -1, BEV_OPT_CLOSE_ON_FREE);
+    struct bufferevent *b =
+        h->tls ? tls_bufferevent(h->tls, base) : bufferevent_socket_new(base, -1, BEV_OPT_CLOSE_ON_FREE);
 
     if (!c || !b || event_base_once(base, -1, EV_TIMEOUT, adopt, c, &now)) {
         /* no memory. evhttp makes a plain bufferevent of its own if it gets none; connection_of finds nothing

@@ -164,7 +164,10 @@ int http_watch(struct http *h, int fd, void (*fn)(void *arg), void *arg, struct 
 
 int http_every(struct http *h, uint32_t ms, void (*fn)(void *arg), void *arg, struct err *e)
 {
-    return watch(h, (struct http_event){.fd = -1, .fn = fn, .arg = arg, .repeats = 1, .every = {ms / 1000, (long)(ms % 1000) * 1000}}, e);
+    return watch(h,
+                 (struct http_event){
+                     .fd = -1, .fn = fn, .arg = arg, .repeats = 1, .every = {ms / 1000, (long)(ms % 1000) * 1000}},
+                 e);
 }
 
 struct http_event *http_timer(struct http *h, void (*fn)(void *arg), void *arg, struct err *e)
@@ -200,7 +203,8 @@ uint16_t http_port(const struct http *h)
 
     if (getsockname(evhttp_bound_socket_get_fd(h->bound), (struct sockaddr *)&a, &n))
         return 0;
-    return ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port : ((struct sockaddr_in *)&a)->sin_port);
+    return ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port
+                                         : ((struct sockaddr_in *)&a)->sin_port);
 }
 
 int http_is_local(const struct http *h)

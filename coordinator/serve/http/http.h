@@ -48,8 +48,8 @@ int http_is_local(const struct http *h); /* only this machine reaches it */
 int http_start(struct http *h, struct err *e);
 
 enum http_method { HTTP_GET = 1, HTTP_POST = 2 };
-/* fn answers the exchange, now or later. HEAD goes to GET's handler. A path that ends with * stands for all that begin so. open: no key is asked for. path and arg
- * are borrowed until http_close. At most HTTP_ROUTES. */
+/* fn answers the exchange, now or later. HEAD goes to GET's handler. A path that ends with * stands for all that begin
+ * so. open: no key is asked for. path and arg are borrowed until http_close. At most HTTP_ROUTES. */
 typedef void http_handler(struct exchange *x, void *arg);
 int http_route(struct http *h, enum http_method method, const char *path, int open, http_handler *fn, void *arg,
                struct err *e);

@@ -109,16 +109,20 @@ static void start(struct http_options o)
     memset(&rig, 0, sizeof rig);
     o.host = "127.0.0.1";
     CHECK(!http_open(&o, &rig.h, &e), "%s", e.msg);
-    CHECK(!http_route(rig.h, HTTP_GET, "/echo", 1, echo, NULL, &e) && !http_route(rig.h, HTTP_POST, "/echo", 0, echo, NULL, &e) &&
-          !http_route(rig.h, HTTP_GET, "/hold", 0, hold, &rig, &e) && !http_route(rig.h, HTTP_GET, "/flood", 0, flood, &rig, &e) &&
-          !http_file(rig.h, "/", "text/html", "<p>", 3, &e) && !http_start(rig.h, &e), "%s", e.msg);
+    CHECK(!http_route(rig.h, HTTP_GET, "/echo", 1, echo, NULL, &e) &&
+              !http_route(rig.h, HTTP_POST, "/echo", 0, echo, NULL, &e) &&
+              !http_route(rig.h, HTTP_GET, "/hold", 0, hold, &rig, &e) &&
+              !http_route(rig.h, HTTP_GET, "/flood", 0, flood, &rig, &e) &&
+              !http_file(rig.h, "/", "text/html", "<p>", 3, &e) && !http_start(rig.h, &e),
+          "%s", e.msg);
 }
 
 /* ---- a client ---- */
 
 static int dial(void)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(http_port(rig.h)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in a = {
+        .sin_family = AF_INET, .sin_port = htons(http_port(rig.h)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     CHECK(fd >= 0 && !connect(fd, (struct sockaddr *)&a, sizeof a), "%s", strerror(errno));
@@ -195,7 +199,8 @@ static void plain(void)
     HAS(t, "HTTP/1.1 200");
     HAS(t, "X-Request-Id: req-");
     HAS(ask("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 3\r\n\r\nabc", "abc"), "\r\n\r\nabc");
-    HAS(ask("POST /echo HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n", "abc"), "\r\n\r\nabc");
+    HAS(ask("POST /echo HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n", "abc"),
+        "\r\n\r\nabc");
     HAS(ask("GET / HTTP/0.9\r\n\r\n", NULL), "HTTP/1.0 505");
     HAS(ask("GET / HTTP/1.7\r\n" HOST "Connection: close\r\n\r\n", NULL), "HTTP/1.1 200");
     HAS(ask("GET / HTTP/1.0\r\n\r\n", NULL), "<p>");
@@ -204,8 +209,10 @@ static void plain(void)
     HAS(t, "404");
     HAS(t, "\"type\":\"not_found_error\",\"param\":null");
     HAS(ask("PUT /echo HTTP/1.1\r\n" HOST "Content-Length: 0\r\n\r\n", "}}"), " 405 ");
-    HAS(ask("POST /v1/messages/x HTTP/1.1\r\n" HOST "Content-Length: 0\r\n\r\n", "}}"), "{\"type\":\"error\",\"error\":{\"type\":\"not_found_error\"");
-    HAS(ask("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "}}"), " 400 ");
+    HAS(ask("POST /v1/messages/x HTTP/1.1\r\n" HOST "Content-Length: 0\r\n\r\n", "}}"),
+        "{\"type\":\"error\",\"error\":{\"type\":\"not_found_error\"");
+    HAS(ask("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "}}"),
+        " 400 ");
     /* other names of this machine and other pages */
     HAS(ask("GET /echo HTTP/1.1\r\nHost: evil.example\r\n\r\n", "}}"), " 403 ");
     HAS(ask("GET /echo HTTP/1.1\r\n" HOST "Origin: http://evil.example\r\n\r\n", "}}"), " 403 ");
@@ -240,8 +247,10 @@ static void keys(void)
     HAS(ask("POST /echo HTTP/1.1\r\n" HOST "X-Api-Key: other\r\nContent-Length: 2\r\n\r\nhi", "hi"), " 200 ");
     HAS(ask("GET /nothing HTTP/1.1\r\n" HOST "\r\n", "}}"), " 401 ");
     HAS(ask("GET /echo?q=open HTTP/1.1\r\n" HOST "\r\n", "open"), " 200 ");
-    HAS(ask("GET /echo HTTP/1.1\r\n" HOST "Origin: http://page.example\r\n\r\n", "\r\n\r\n"), "Access-Control-Allow-Origin: http://page.example");
-    HAS(ask("OPTIONS /echo HTTP/1.1\r\n" HOST "Origin: http://page.example\r\n\r\n", "\r\n\r\n"), "Access-Control-Allow-Headers: authorization");
+    HAS(ask("GET /echo HTTP/1.1\r\n" HOST "Origin: http://page.example\r\n\r\n", "\r\n\r\n"),
+        "Access-Control-Allow-Origin: http://page.example");
+    HAS(ask("OPTIONS /echo HTTP/1.1\r\n" HOST "Origin: http://page.example\r\n\r\n", "\r\n\r\n"),
+        "Access-Control-Allow-Headers: authorization");
     CHECK(all_gone());
     http_close(rig.h);
 }
@@ -253,13 +262,17 @@ static void limits(void)
     struct timespec a, b;
     const char *t;
 
-    start((struct http_options){.header_bytes = 1000, .body_bytes = 10000, .arriving_bytes = 25000, .arrive_s = 1, .connections = 4});
+    start((struct http_options){
+        .header_bytes = 1000, .body_bytes = 10000, .arriving_bytes = 25000, .arrive_s = 1, .connections = 4});
     snprintf(large, sizeof large, "GET /echo HTTP/1.1\r\n" HOST "X: %02000d\r\n\r\n", 1);
     t = ask(large, NULL);
     CHECK(!strstr(t, " 200 "), "%.100s", t);
     HAS(ask("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 20000\r\n\r\nabc", NULL), " 413 ");
     HAS(ask("POST /echo HTTP/1.1\r\n" HOST "Content-Length: -5\r\n\r\nabc", NULL), " 400 ");
-    snprintf(large, sizeof large, "POST /echo HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n1fff\r\n%08191d\r\n1fff\r\n%08191d\r\n0\r\n\r\n", 1, 2);
+    snprintf(large, sizeof large,
+             "POST /echo HTTP/1.1\r\n" HOST
+             "Transfer-Encoding: chunked\r\n\r\n1fff\r\n%08191d\r\n1fff\r\n%08191d\r\n0\r\n\r\n",
+             1, 2);
     t = ask(large, NULL);
     CHECK(!strstr(t, " 200 "), "%.100s", t);
     t = ask("POST /echo HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", NULL);
@@ -402,11 +415,14 @@ static void draining(void)
 
 static void guards(void)
 {
-    CHECK(guard_host("localhost:80") && guard_host("127.0.0.1") && guard_host("[::1]:8080") && guard_host("LOCALHOST") &&
-          guard_host("127.1.2.3:1"));
-    CHECK(!guard_host("localhost.evil.example") && !guard_host("127.0.0.1.evil.example") && !guard_host("") && !guard_host("[::2]"));
-    CHECK(guard_origin(NULL, NULL, "a") && guard_origin(NULL, "http://a:1", "a:1") && guard_origin("*", "http://b", "a"));
-    CHECK(!guard_origin(NULL, "null", "a") && !guard_origin(NULL, "http://a", "a:1") && !guard_origin("http://c", "http://b", "a"));
+    CHECK(guard_host("localhost:80") && guard_host("127.0.0.1") && guard_host("[::1]:8080") &&
+          guard_host("LOCALHOST") && guard_host("127.1.2.3:1"));
+    CHECK(!guard_host("localhost.evil.example") && !guard_host("127.0.0.1.evil.example") && !guard_host("") &&
+          !guard_host("[::2]"));
+    CHECK(guard_origin(NULL, NULL, "a") && guard_origin(NULL, "http://a:1", "a:1") &&
+          guard_origin("*", "http://b", "a"));
+    CHECK(!guard_origin(NULL, "null", "a") && !guard_origin(NULL, "http://a", "a:1") &&
+          !guard_origin("http://c", "http://b", "a"));
 }
 
 int main(void)

@@ -1,7 +1,7 @@
 /* What the files of this folder share. */
 #pragma once
 #if !__has_include(<event2/http.h>) || !__has_include(<openssl/ssl.h>)
-#error "headers of libevent or OpenSSL are missing: scripts/deps installs what the build needs (libevent-dev, libssl-dev)"
+#error "headers of libevent or OpenSSL are missing: scripts/deps installs them (libevent-dev, libssl-dev)"
 #endif
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>

@@ -36,8 +36,8 @@ int tls_open(const char *cert, const char *key, struct ssl_ctx_st **out, struct 
     if (SSL_CTX_use_certificate_chain_file(t, cert) != 1)
         rc = err_set(e, -EINVAL, "--tls-cert %s: no certificate in PEM form: %s", cert, reason());
     else if (SSL_CTX_use_PrivateKey_file(t, key, SSL_FILETYPE_PEM) != 1)
-        rc = err_set(e, -EINVAL, "--tls-key %s: no key in PEM form that fits the certificate, without a passphrase: %s", key,
-                     reason());
+        rc = err_set(e, -EINVAL, "--tls-key %s: no key in PEM form that fits the certificate, without a passphrase: %s",
+                     key, reason());
     else if (SSL_CTX_check_private_key(t) != 1)
         rc = err_set(e, -EINVAL, "--tls-key %s: does not belong to the certificate: %s", key, reason());
     if (rc) {
