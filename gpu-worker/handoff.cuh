@@ -5,9 +5,8 @@
  *
  *   what               by                     order
  *   payload            every thread           plain stores, then handoff_publish by the whole block
- *   word               the last block that    st.release.sys after a system fence, which covers what the others
- *                      arrives                had stored: each fenced for this card, then arrived. (Fences of
- *                                             system scope by all blocks wait for the link one after another)
+ *   word               the last block that    st.release.sys after a system fence of its own; each block
+ *                      arrives                fenced its part before it arrived
  *   payload, received  every thread           after handoff_wait: handoff_load (ld.relaxed.sys), never a
  *                                             plain or __ldg load: a line in L1 may be older than the word
  *
@@ -64,6 +63,22 @@ static __device__ __forceinline__ ulonglong2 handoff_load2(const uint64_t *p)
  * one thread that stored the word. */
 static __device__ __forceinline__ bool handoff_publish(uint64_t *word, uint64_t value,
                                                        unsigned *arrived, unsigned blocks)
+{
+    __syncthreads();
+    if (threadIdx.x || threadIdx.y || threadIdx.z)
+        return false;
+    __threadfence_system();
+    if (atomicAdd(arrived, 1) + 1 < blocks)
+        return false;
+    *arrived = 0;
+    __threadfence_system();
+    handoff_store(word, value);
+    return true;
+}
+/* The same with one fence for the system, the last block's, which covers what the others had stored: each fenced for
+ * this card, then arrived. The visibility test's; the trunk's and the experts' kernels have the one above. */
+static __device__ __forceinline__ bool handoff_publish_by_last(uint64_t *word, uint64_t value, unsigned *arrived,
+                                                               unsigned blocks)
 {
     __syncthreads();
     if (threadIdx.x || threadIdx.y || threadIdx.z)
