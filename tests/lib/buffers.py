@@ -1,7 +1,17 @@
 """Named buffers: a golden case's tensors, and what `eval --dump` writes in the same form."""
 import array
 import json
+import lzma
 import os
+
+
+def read_data(path):
+    """The bytes of a reference file, which may be packed: PATH.xz."""
+    if os.path.exists(path):
+        with open(path, "rb") as f:
+            return f.read()
+    with lzma.open(path + ".xz") as f:
+        return f.read()
 
 
 def load(folder, index=None):
@@ -9,8 +19,7 @@ def load(folder, index=None):
     if index is None:
         with open(os.path.join(folder, "index.json")) as f:
             index = json.load(f)
-    with open(os.path.join(folder, index["tensors_file"]), "rb") as f:
-        blob = f.read()
+    blob = read_data(os.path.join(folder, index["tensors_file"]))
     out = {}
     for t in index["tensors"]:
         n = 1

@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 
+from buffers import read_data
+
 GOLDEN = "tests/golden"
 DEMO = "tests/demo"
 
@@ -99,8 +101,7 @@ def floats(data):
 
 
 def read_floats(path):
-    with open(path, "rb") as f:
-        return floats(f.read())
+    return floats(read_data(path))
 
 
 def cases(names):
