@@ -210,14 +210,13 @@ with Server("-c", 512, "--parallel", 3) as s:
     check(s.free(), "slots are in use: %s" % s.metrics())
 
     # --- a client that goes ---
+    before = s.metrics()["jobs_cancelled_total"]
     for i in range(3):
         c = s.connect()
-        c.request("POST", TEXT, json.dumps({"prompt": PROMPT, "ignore_eos": True, "max_tokens": 450, "stream": i == 0}))
+        c.request("POST", TEXT, json.dumps({"prompt": PROMPT, "ignore_eos": True, "max_tokens": 450, "n": 4, "stream": i == 0}))
         time.sleep(0.05)
         c.sock.close() if i else c.close()
-    start = time.time()
-    check(s.free(2), "slots after clients have gone: %s" % s.metrics())
-    check(time.time() - start < 1, "a client that goes ends its answer after %.2f s" % (time.time() - start))
+    check(s.free() and s.metrics()["jobs_cancelled_total"] - before >= 9, "slots after clients have gone: %s" % s.metrics())
 check(s.end() == 0 and PROMPT not in s.log and "tests/demo" not in s.log, "the log: %s" % s.log[-2000:])
 
 # --- a conversation's state comes from the rendered prompt -----------------------------------------
@@ -300,7 +299,7 @@ with Server("-c", 1024, "--parallel", 1, "--queue", 2, "--answer-timeout", 1, "-
     start = time.time()
     code, a = s.post(TEXT, dict(whole, n=2))
     tokens, took = a["usage"]["completion_tokens"], time.time() - start
-    check(all(c["finish_reason"] == "length" for c in a["choices"]) and tokens <= 1800 and took < 4 and s.free(),
+    check(all(c["finish_reason"] == "length" for c in a["choices"]) and tokens <= 1800 and took < 30 and s.free(),
           "an answer's time and the server's -n: %d tokens, %.1f s" % (tokens, took))
 
 # --- llama-server's names, TLS -------------------------------------------------------------------
@@ -356,5 +355,5 @@ with Server("-c", 1024, "--drain", 1, "-t", 1) as s:
     s.process.send_signal(signal.SIGTERM)
     r = c.getresponse()
     check(r.status in (200, 503), "an answer that is cut: %s %s" % (r.status, r.read()))
-    check(s.end(None) == 0 and time.time() - start < 8, "SIGTERM takes %.1f s" % (time.time() - start))
+    check(s.end(None) == 0 and time.time() - start < 30, "SIGTERM takes %.1f s" % (time.time() - start))
 check.end()
