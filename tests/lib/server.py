@@ -30,9 +30,14 @@ class Server:
         with open(self.log_path, "wb") as f:
             self.process = subprocess.Popen(command + [str(a) for a in args], stdin=subprocess.DEVNULL,
                                             stdout=subprocess.DEVNULL, stderr=f, env=dict(os.environ, **(env or {})))
-        self.port = int(self.wait_for(r"listening on https?://\S*:(\d+)\n", timeout))
-        if ready:
-            self.wait_for(r"(ready): ", timeout)
+        try:
+            self.port = int(self.wait_for(r"listening on https?://\S*:(\d+)\n", timeout))
+            if ready:
+                self.wait_for(r"(ready): ", timeout)
+        except BaseException:
+            self.process.kill()
+            self.process.wait()
+            raise
 
     def text(self):
         with open(self.log_path, errors="replace") as f:
