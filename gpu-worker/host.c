@@ -111,7 +111,9 @@ static int open_on_card(struct host *h, const struct moe_config *mc, enum kv_typ
                                   .slot0 = m->slot0,
                                   .n_slots = m->n_slots,
                                   .first = mc->first,
-                                  .limit_ms = CALL_MOST_MS};
+                                  .limit_ms = CALL_MOST_MS,
+                                  .rows = rows_of_step,
+                                  .rows_arg = h};
     uint8_t *vector = calloc(h->prog->n_weights + 1, 1);
     int rc;
 

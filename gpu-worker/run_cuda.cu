@@ -141,6 +141,7 @@ static void lay_out(struct run_cuda *x)
     x->n_runs = (uint32_t *)run_cuda_take(x, 4);
     x->carry = (uint32_t *)run_cuda_take(x, 4);
     x->run = (struct run *)run_cuda_take(x, x->c.n_seqs * sizeof *x->run);
+    x->table = (uint8_t *)run_cuda_take(x, (uint64_t)x->c.max_tokens * x->c.prog->token_bytes);
     lay_out_buffers(x);
     states_lay_out(x);
     parts_lay_out(x);
@@ -181,6 +182,15 @@ static __global__ void take_record(const struct record *r, uint32_t max_tokens, 
         *to.carry = v->carry;
     }
     calls_cuda_take(calls);
+}
+
+/* Looked-up rows of a step's tokens likewise. */
+static __global__ void take_rows(const volatile uint32_t *from, uint32_t *to, uint32_t n)
+{
+    uint32_t i = blockIdx.x * TAKE_THREADS + threadIdx.x;
+
+    if (i < n)
+        to[i] = from[i];
 }
 
 /* The answer to mapped host memory, its stamp last; one block. */
@@ -316,10 +326,14 @@ static struct calls_cuda_words words(const struct run_cuda *x)
 
 static int begin_list(struct run_cuda *x, struct pass p)
 {
+    uint32_t n = p.T * (x->c.prog->token_bytes / 4);
     struct taken to = {x->number, x->n_out, x->id, x->pos, x->seq, x->out, x->n_runs, x->carry, (uint32_t *)x->run};
 
     take_record<<<1, TAKE_THREADS, 0, x->stream>>>(x->record, x->c.max_tokens, x->c.max_out, p.T, p.O, most_runs(x, p),
                                                    to, words(x));
+    if (n)
+        take_rows<<<(n + TAKE_THREADS - 1) / TAKE_THREADS, TAKE_THREADS, 0, x->stream>>>((uint32_t *)x->table_host,
+                                                                                         (uint32_t *)x->table, n);
     return cudaGetLastError();
 }
 
@@ -407,6 +421,8 @@ static int open_memory(struct run_cuda *x, struct err *e)
         rc = cudaHostAlloc(&x->record, sizeof *x->record + words * 4, cudaHostAllocMapped);
     if (!rc)
         rc = cudaHostAlloc(&x->answer, sizeof *x->answer + x->c.max_out * 4, cudaHostAllocMapped);
+    if (!rc && x->c.prog->token_bytes)
+        rc = cudaHostAlloc(&x->table_host, (size_t)x->c.max_tokens * x->c.prog->token_bytes, cudaHostAllocMapped);
     if (!rc)
         rc = cudaHostAlloc(&x->rope_host, 2 * ROPE_BLOCK * (half + 1) * sizeof(float),
                            cudaHostAllocDefault);
@@ -498,6 +514,7 @@ void run_cuda_close(struct run_cuda *x)
     cudaFreeHost(x->record);
     cudaFreeHost(x->answer);
     cudaFreeHost(x->rope_host);
+    cudaFreeHost(x->table_host);
     versions_close(x->versions);
     free(x->parts.slots);
     free(x->buf);
@@ -582,6 +599,11 @@ static cudaError_t write_record(struct run_cuda *x, const struct step *s)
     for (uint32_t i = 0; i < s->n_out; i++) {
         assert(s->out[i] < s->n_tokens);
         w[3 * n + i] = s->out[i];
+    }
+    if (x->table_host) {
+        struct step_rows rows;
+        x->c.rows(x->c.rows_arg, s, &rows);
+        memcpy(x->table_host, rows.bytes, (size_t)s->n_tokens * x->c.prog->token_bytes);
     }
     versions_begin(x->versions, s);
     runs = versions_runs(x->versions, &n_runs);

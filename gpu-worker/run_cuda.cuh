@@ -57,6 +57,8 @@ struct run_cuda {
     uint64_t *number;
     uint32_t *n_out, *id, *pos, *seq, *out, *n_runs, *carry;
     struct run *run;
+    uint8_t *table;      /* looked-up rows of its tokens */
+    uint8_t *table_host; /* the same in mapped host memory; NULL: the program has no tables */
     /* experts */
     struct expert_item *items;
     uint32_t *n_items;

@@ -44,6 +44,9 @@ struct run_cuda_config {
     uint32_t n_ctx, n_seqs;
     uint32_t n_saved; /* slots for saved states */
     enum kv_type kv;
+    /* as exec_config's */
+    void (*rows)(void *arg, const struct step *s, struct step_rows *out);
+    void *rows_arg;
 };
 
 struct run_cuda;

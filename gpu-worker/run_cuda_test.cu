@@ -28,6 +28,8 @@ static void open_card(const struct loaded *l, uint32_t max_tokens, uint32_t n_ct
     c.n_seqs = n_seqs;
     c.n_saved = SAVED;
     c.kv = kv;
+    c.rows = look_up;
+    c.rows_arg = (void *)l;
     if (run_cuda_open(&c, out, &e))
         stop(&e);
 }
@@ -279,6 +281,7 @@ static int write_logits(char **arg)
         return 2;
     }
     load(arg[1], &l);
+    l.ids = ids;
     snprintf(name, sizeof name, "%s.nextn", arg[4]);
     if (l.m->n_nextn && !(nextn = fopen(name, "wb")))
         return 2;
@@ -406,6 +409,7 @@ int main(int argc, char **argv)
         "tests/golden/tiny/glm5next/model.gguf",
         "tests/golden/tiny/qwen35moe/model.gguf",
         "tests/demo/story-glm5next-f16.gguf",
+        "tests/golden/tiny/qwen4exp/model.gguf",
     };
 
     if (!cuda_card())

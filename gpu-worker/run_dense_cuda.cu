@@ -7,7 +7,9 @@ extern "C" {
 #include "kernels/dot/dot_cuda.h"
 #include "kernels/matmul/matmul_cuda.h"
 #include "kernels/quantise/quantise_cuda.h"
+#include "kernels/type/type.h"
 }
+#include "kernels/branch/branch_cuda.h"
 #include "kernels/dot/widen_cuda.h"
 #include "kernels/func/func_cuda.h"
 #include "kernels/hyper/hyper_cuda.h"
@@ -152,6 +154,7 @@ static void do_norm(struct run_cuda *x, const struct op *op, struct pass p)
     r.n = op->n[0];
     if (op->kind == OP_RMS_NORM) {
         r.y += op->n[3];
+        r.each = op->n[2];
         rms_norm_cuda(&r, w, op->f[0], x->stream);
     } else if (op->kind == OP_GATED_NORM) {
         rms_norm_gated_cuda(&r, w, x->buf[op->in[1]].data, op->f[0], x->stream);
@@ -226,6 +229,16 @@ static void do_rows(struct run_cuda *x, const struct op *op, struct pass p)
                                                                                                 w_out);
 }
 
+/* Looked-up rows, whose bytes came with the step. */
+static void do_table(struct run_cuda *x, const struct op *op, struct pass p)
+{
+    uint64_t row;
+
+    type_row_bytes(op->n[3], op->n[2], &row);
+    dequant_table_cuda(op->n[3], x->table + op->n[0], x->c.prog->token_bytes, row, op->n[1], op->n[2],
+                       x->buf[op->out].data, p.T, x->stream);
+}
+
 static void do_streams(struct run_cuda *x, const struct op *op, struct pass p)
 {
     const float *in = x->buf[op->in[0]].data, *mix = op->in[1] == PROG_NONE ? NULL : x->buf[op->in[1]].data;
@@ -273,16 +286,20 @@ int run_dense(struct run_cuda *x, const struct op *op, struct pass p)
                        x->stream);
         break;
     case OP_ADD:
-        vec_add_cuda(out, in, values, x->stream);
+        for (int i = 0; i < 2 && op->in[i] != PROG_NONE; i++)
+            vec_add_cuda(out, x->buf[op->in[i]].data, values, x->stream);
         break;
     case OP_MUL:
         vec_mul_cuda(out, in, values, x->stream);
         break;
     case OP_ADD_TIMES:
-        vec_fma1_cuda(x->buf[op->in[1]].data, in, out, width, rows, x->stream);
+        if (op->n[0] == 1)
+            vec_fma1_cuda(x->buf[op->in[1]].data, in, out, width, rows, x->stream);
+        else
+            vec_fma1_each_cuda(x->buf[op->in[1]].data, in, out, width / op->n[0], op->n[0], rows, x->stream);
         break;
     case OP_SCALE:
-        vec_scale_cuda(out, op->f[0], values, x->stream);
+        (op->n[0] ? vec_divide_cuda : vec_scale_cuda)(out, op->f[0], values, x->stream);
         break;
     case OP_FUNC:
         do_func(x, op, values);
@@ -302,6 +319,16 @@ int run_dense(struct run_cuda *x, const struct op *op, struct pass p)
     case OP_SLICE:
     case OP_CARRY:
         do_rows(x, op, p);
+        break;
+    case OP_ROWS:
+        do_table(x, op, p);
+        break;
+    case OP_BRANCH_MEAN:
+        branch_mean_cuda(in, x->buf[op->in[1]].data, op->n[0], width, out, rows, x->stream);
+        break;
+    case OP_BRANCH_GATE:
+        branch_gate_cuda(in, x->buf[op->in[1]].data, x->buf[op->n[1]].data, op->f[0], op->n[0], width / op->n[0], out,
+                         rows, x->stream);
         break;
     case OP_HYPER_MIX:
     case OP_HYPER_COLLAPSE:

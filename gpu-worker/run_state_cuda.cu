@@ -142,6 +142,7 @@ static void do_conv(struct run_cuda *x, const struct op *op, struct pass p)
     c.w = vector_of(x, op->w);
     c.y = x->buf[op->out].data;
     c.width = op->n[0];
+    c.gap = op->n[1];
     c.n_tokens = p.T;
     silu_conv_runs_cuda(&c, x->stream);
     tails_write_cuda(&c.tails, c.x, 0, c.tails.n, x->stream);
@@ -170,6 +171,27 @@ static void do_delta(struct run_cuda *x, const struct op *op, struct pass p)
     d.a_one = s->decay == 1;
     d.o = x->buf[op->out].data;
     delta_runs_cuda(&d, x->stream);
+}
+
+static void do_mean_pool(struct run_cuda *x, const struct op *op, struct pass p)
+{
+    const struct prog_state *s = &x->c.prog->state[op->state];
+    struct mean_runs_cuda q = {};
+
+    q.tails = tails_of(x, op->n[0], p);
+    q.key = x->buf[op->in[0]].data;
+    q.norm = vector_of(x, op->w);
+    q.eps = op->f[0];
+    q.cos = x->cos;
+    q.sin = x->sin;
+    q.half = x->c.prog->n_rot / 2;
+    q.pools = x->state[op->state].base;
+    q.seq_floats = x->state[op->state].seq_floats;
+    q.count = s->head_values;
+    q.d = s->k_width;
+    q.n_tokens = p.T;
+    mean_runs_cuda(&q, x->stream);
+    tails_write_cuda(&q.tails, q.key, 0, q.d, x->stream);
 }
 
 static void do_pool(struct run_cuda *x, const struct op *op, struct pass p)
@@ -231,7 +253,7 @@ int run_state(struct run_cuda *x, const struct op *op, struct pass p)
         do_delta(x, op, p);
         break;
     case OP_POOL:
-        do_pool(x, op, p);
+        (op->in[1] == PROG_NONE ? do_mean_pool : do_pool)(x, op, p);
         break;
     case OP_SELECT:
         do_select(x, op, p);

@@ -8,6 +8,7 @@
 #include "tests/cuda.h"
 extern "C" {
 #include "coordinator/model/model.h"
+#include "coordinator/model/ngram.h"
 #include "coordinator/trunk/arch/arch.h"
 #include "coordinator/trunk/exec/exec.h"
 #include "kernels/cpu.h"
@@ -31,6 +32,7 @@ struct loaded {
     uint8_t **expert;    /* host, by layer * 3 + matrix: all experts, `bytes` apart */
     void **card_experts; /* by layer * 3 + matrix */
     struct run_cuda_layer *layer;
+    const uint32_t *ids; /* of the one text, for its tables' rows; NULL: rows that follow from each token alone */
 };
 
 static void stop(const struct err *e)
@@ -133,6 +135,34 @@ static void unload(struct loaded *l)
     model_close(l->m);
 }
 
+/* Rows of a step's tokens, exec_config's and run_cuda_config's; arg: the struct loaded. */
+static void look_up(void *arg, const struct step *s, struct step_rows *out)
+{
+    const struct loaded *l = (const struct loaded *)arg;
+    const struct program *p = l->prog;
+    static uint8_t *bytes;
+
+    bytes = (uint8_t *)realloc(bytes, (size_t)s->n_tokens * p->token_bytes + 1);
+    for (uint32_t t = 0; t < s->n_tokens; t++)
+        for (uint32_t i = 0; i < p->n_tables; i++) {
+            const struct prog_table *of = &p->table[i];
+            const struct model_tensor *x = &l->m->tensor[of->tensor];
+            uint32_t row[MODEL_NGRAM_HEADS], n = (uint32_t)(x->bytes / of->row_bytes);
+
+            for (uint32_t k = 0; k < of->rows; k++)
+                row[k] = (s->token[t].id * 2654435761u + s->token[t].pos * 40503u + k * 97u) % n;
+            if (l->ids)
+                ngram_rows(&l->m->ngram, l->ids, s->token[t].pos, row);
+            for (uint32_t k = 0; k < of->rows; k++)
+                if (pread(gguf_shard_fd(l->m->g, x->shard), bytes + (size_t)t * p->token_bytes + of->first + k * of->row_bytes,
+                          of->row_bytes, (off_t)(x->file_offset + (uint64_t)row[k] * of->row_bytes)) != of->row_bytes) {
+                    printf("%s: cannot read\n", l->m->path);
+                    exit(1);
+                }
+        }
+    *out = (struct step_rows){bytes, NULL};
+}
+
 /* ---- the walk ---- */
 
 struct walk {
@@ -158,6 +188,8 @@ static void walk_open(struct walk *w, const struct loaded *l, uint32_t max_token
     c.n_seqs = n_seqs;
     c.n_saved = SAVED;
     c.kv = kv;
+    c.rows = look_up;
+    c.rows_arg = (void *)l;
     if (exec_open(&c, &w->x, &e))
         stop(&e);
     w->rows = (float *)calloc((size_t)max_tokens * l->prog->top_k * l->prog->n_embd, 4);

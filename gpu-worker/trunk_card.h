@@ -35,6 +35,8 @@ struct trunk_card_config {
     uint32_t slot0, n_slots;
     uint64_t first;                    /* number of the first call */
     uint64_t limit_ms;                 /* for one call */
+    void (*rows)(void *arg, const struct step *s, struct step_rows *out); /* as exec_config's */
+    void *rows_arg;
 };
 
 struct trunk_card;

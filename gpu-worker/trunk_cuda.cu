@@ -175,6 +175,8 @@ static int open_run(struct trunk_card *t, struct err *e)
     c.n_seqs = t->g.n_seqs;
     c.n_saved = t->g.n_saved;
     c.kv = t->c.kv;
+    c.rows = t->c.rows;
+    c.rows_arg = t->c.rows_arg;
     return run_cuda_open(&c, &t->run, e);
 }
 

@@ -167,7 +167,7 @@ static int play(struct trunk_host *h, const struct step *s)
                             .best_only = s->best_only != 0,
                             .pass = s->pass};
 
-    if (h->c.rows && s->pass == STEP_TRUNK) {
+    if (h->c.rows) {
         struct step_rows rows;
         h->c.rows(h->c.rows_arg, s, &rows);
         step_put_rows(h->c.geo, steps_of(h), rows.bytes, s->n_tokens);

@@ -73,7 +73,7 @@ static __global__ void conv_runs(conv_runs_cuda c)
     r = c.tails.run[k];
     at = t - r.first;
     for (unsigned j = 0; j < c.width; j++) {
-        unsigned back = c.width - 1 - j; /* tokens before this one */
+        unsigned back = (c.width - 1 - j) * c.gap; /* tokens before this one */
         float v = back <= at            ? c.x[(size_t)(t - back) * n + i]
                   : back - at <= r.pos ? tail_row(c.tails, r, r.from, r.pos + at - back)[i]
                                         : 0.0f;

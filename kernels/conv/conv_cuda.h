@@ -34,13 +34,14 @@ struct tails_cuda {
     const uint32_t *n_runs;
     unsigned most_runs;
 };
-/* The convolution of a batch's tokens with the rows before it from the version that is read, then silu. x
+/* The convolution of a batch's tokens with the rows before it from the version that is read, then silu; its taps
+ * are `gap` positions apart. x
  * (n_tokens, n), y likewise; x is not y. w (n, width). */
 struct conv_runs_cuda {
     struct tails_cuda tails;
     const float *x, *w;
     float *y;
-    unsigned width, n_tokens;
+    unsigned width, gap, n_tokens;
 };
 
 CUDA_BEGIN

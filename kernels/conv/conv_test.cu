@@ -67,12 +67,13 @@ static void check(struct nasty *r, int kind, unsigned width, size_t n, int biase
 }
 
 /* Tails in two versions: runs at a sequence's beginning, in its middle, longer than the tail. */
-static void check_runs(struct nasty *r, int kind, unsigned width, size_t n)
+static void check_runs(struct nasty *r, int kind, unsigned width, unsigned gap, size_t n)
 {
     static const struct run run[3] = {{2, 0, 2, 0, 0, 0, 1}, {0, 2, 1, 77, 0, 1, 0}, {1, 3, 6, 3, 0, 0, 0}};
-    enum { KEEP = 5, RUNS = 3 };
-    static float tail[SLOTS * 2 * KEEP * N];
-    size_t seq = 2 * KEEP * n, all = SLOTS * seq;
+    enum { MOST_KEEP = 11, RUNS = 3 };
+    static float tail[SLOTS * 2 * MOST_KEEP * N], back[SLOTS * 2 * MOST_KEEP * N];
+    int keep = (int)((width - 1) * gap) + 2;
+    size_t seq = 2 * keep * n, all = SLOTS * seq;
     uint32_t n_runs = RUNS;
     struct conv_runs_cuda c = {};
     float acc[N];
@@ -81,36 +82,36 @@ static void check_runs(struct nasty *r, int kind, unsigned width, size_t n)
     nasty_fill(r, kind, x, TOKENS * n);
     nasty_fill(r, kind, w, n * width);
     c.tails.base = (float *)cuda_copy(tail, all * 4);
-    c.tails.seq_floats = seq, c.tails.keep = KEEP, c.tails.n = (unsigned)n, c.tails.most_runs = RUNS + 1;
+    c.tails.seq_floats = seq, c.tails.keep = (unsigned)keep, c.tails.n = (unsigned)n, c.tails.most_runs = RUNS + 1;
     c.tails.run = (struct run *)cuda_copy(run, sizeof run);
     c.tails.n_runs = (uint32_t *)cuda_copy(&n_runs, sizeof n_runs);
     c.x = (float *)cuda_copy(x, TOKENS * n * 4);
     c.w = (float *)cuda_copy(w, n * width * 4);
     c.y = (float *)cuda_room(TOKENS * n * 4);
-    c.width = width, c.n_tokens = TOKENS;
+    c.width = width, c.gap = gap, c.n_tokens = TOKENS;
     for (const struct run *q = run; q < run + RUNS; q++) {
-        float *from = tail + q->seq * seq + q->from * KEEP * n, *to = tail + q->seq * seq + (q->from ^ 1) * KEEP * n;
+        float *from = tail + q->seq * seq + q->from * keep * n, *to = tail + q->seq * seq + (q->from ^ 1) * keep * n;
         const float *rows[CONV_CUDA_WIDTH];
         int end = (int)(q->pos + q->n);
         for (int pos = (int)q->pos; pos < end; pos++) {
             size_t at = (q->first + pos - q->pos) * n;
             for (int j = 0; j < (int)width; j++) {
-                int p = pos - (int)width + 1 + j;
-                rows[j] = p < 0 ? NULL : p < (int)q->pos ? from + p % KEEP * n : x + (q->first + p - q->pos) * n;
+                int p = pos - ((int)width - 1 - j) * (int)gap;
+                rows[j] = p < 0 ? NULL : p < (int)q->pos ? from + p % keep * n : x + (q->first + p - q->pos) * n;
             }
             short_conv_ref(rows, w, NULL, width, n, acc);
             vec_silu_ref(acc, y + at, n);
         }
-        for (int p = end < KEEP ? 0 : end - KEEP; p < end; p++)
-            memcpy(to + p % KEEP * n, p < (int)q->pos ? from + p % KEEP * n : x + (q->first + p - q->pos) * n, n * 4);
+        for (int p = end < keep ? 0 : end - keep; p < end; p++)
+            memcpy(to + p % keep * n, p < (int)q->pos ? from + p % keep * n : x + (q->first + p - q->pos) * n, n * 4);
     }
     silu_conv_runs_cuda(&c, NULL);
     tails_write_cuda(&c.tails, c.x, 0, (unsigned)n, NULL);
     CUDA_OK(cudaGetLastError());
     cuda_back(got, c.y, TOKENS * n * 4);
-    CHECK(!memcmp(got, y, TOKENS * n * 4), "runs: width %u, n %zu, kind %d", width, n, kind);
-    cuda_back(got, c.tails.base, all * 4);
-    CHECK(!memcmp(got, tail, all * 4), "runs: tails, width %u, n %zu, kind %d", width, n, kind);
+    CHECK(!memcmp(got, y, TOKENS * n * 4), "runs: width %u, %u apart, n %zu, kind %d", width, gap, n, kind);
+    cuda_back(back, c.tails.base, all * 4);
+    CHECK(!memcmp(back, tail, all * 4), "runs: tails, width %u, n %zu, kind %d", width, n, kind);
     CUDA_OK(cudaFree(c.tails.base));
     CUDA_OK(cudaFree((void *)c.tails.run));
     CUDA_OK(cudaFree(c.y));
@@ -131,8 +132,9 @@ int main(void)
                 check(&r, kind, width, width == 4 ? (size_t)N : 1 + 13 * width, width % 2,
                       in_place);
     for (int kind = 0; kind < 4; kind++) {
-        check_runs(&r, kind, 4, N);
-        check_runs(&r, kind, 2, 77);
+        check_runs(&r, kind, 4, 1, N);
+        check_runs(&r, kind, 2, 1, 77);
+        check_runs(&r, kind, 4, 3, N);
     }
     return test_end();
 }

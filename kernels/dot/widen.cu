@@ -298,6 +298,16 @@ static __global__ void rows(uint32_t type, const uint8_t *w, size_t row_bytes, s
         out[blockIdx.y * ldo + i] = widened(type, w + ids[blockIdx.y] * row_bytes, i);
 }
 
+static __global__ void table_rows(uint32_t type, const uint8_t *w, size_t token_bytes, size_t row_bytes, size_t n_cols,
+                                  size_t values, float *out)
+{
+    size_t i = blockIdx.x * (size_t)THREADS + threadIdx.x;
+
+    if (i < values)
+        out[blockIdx.y * values + i] =
+            widened(type, w + blockIdx.y * token_bytes + i / n_cols * row_bytes, i % n_cols);
+}
+
 static __global__ void pick(const float *x, size_t ldx, const uint32_t *idx, const uint32_t *n_live,
                             float *out, size_t ldo, size_t n)
 {
@@ -316,6 +326,16 @@ void dequant_rows_cuda(uint32_t type, const void *w, size_t row_bytes, size_t n_
 
     if (n_cols && n_tokens)
         rows<<<grid, THREADS, 0, s>>>(type, (const uint8_t *)w, row_bytes, n_cols, ids, out, ldo);
+}
+
+void dequant_table_cuda(uint32_t type, const void *w, size_t token_bytes, size_t row_bytes, unsigned n_rows,
+                        size_t n_cols, float *out, unsigned n_tokens, cudaStream_t s)
+{
+    size_t values = n_rows * n_cols;
+    dim3 grid((unsigned)((values + THREADS - 1) / THREADS), n_tokens);
+
+    if (values && n_tokens)
+        table_rows<<<grid, THREADS, 0, s>>>(type, (const uint8_t *)w, token_bytes, row_bytes, n_cols, values, out);
 }
 
 void pick_rows_cuda(const float *x, size_t ldx, const uint32_t *idx, const uint32_t *n_live,

@@ -12,6 +12,9 @@ CUDA_BEGIN
 void dequant_rows_cuda(uint32_t type, const void *w, size_t row_bytes, size_t n_cols,
                        const uint32_t *ids, float *out, size_t ldo, unsigned n_tokens,
                        cudaStream_t s);
+/* out (n_tokens, rows, n_cols): rows that lie side by side, row_bytes each, in each token's token_bytes from w on. */
+void dequant_table_cuda(uint32_t type, const void *w, size_t token_bytes, size_t row_bytes, unsigned rows, size_t n_cols,
+                        float *out, unsigned n_tokens, cudaStream_t s);
 /* out row i = row idx[i] of x, n floats each, for i < *n_live (device; NULL: n_rows); rows behind
  * get row 0, so that they hold nothing that was never written. */
 void pick_rows_cuda(const float *x, size_t ldx, const uint32_t *idx, const uint32_t *n_live,

@@ -34,6 +34,12 @@ static void check(struct nasty *r, uint32_t type, size_t shift)
     CUDA_OK(cudaGetLastError());
     cuda_back(got, dout, sizeof got);
     CHECK(!memcmp(want, got, sizeof got), "%s, %zu bytes off", type_info(type)->name, shift);
+    for (int i = 0; i < 8; i++) /* two rows in each token's bytes, the second and third of five there */
+        dot_widen_row(dot_type(type), w + (i / 2 * 5 + 1 + i % 2) * row_bytes, COLS, want + i * COLS);
+    dequant_table_cuda(type, dw + row_bytes, 5 * row_bytes, row_bytes, 2, COLS, dout, 4, NULL);
+    CUDA_OK(cudaGetLastError());
+    cuda_back(got, dout, 8 * COLS * 4);
+    CHECK(!memcmp(want, got, 8 * COLS * 4), "%s, tokens' rows, %zu bytes off", type_info(type)->name, shift);
     CUDA_OK(cudaFree(base));
     CUDA_OK(cudaFree(dids));
     CUDA_OK(cudaFree(dout));

@@ -32,6 +32,13 @@ static __global__ void scale(float *x, float f, size_t n)
         x[i] = cu_canon(__fmul_rn(x[i], f));
 }
 
+static __global__ void divide(float *x, float f, size_t n)
+{
+    for (size_t i = blockIdx.x * (size_t)THREADS + threadIdx.x; i < n;
+         i += gridDim.x * (size_t)THREADS)
+        x[i] = cu_canon(__fdiv_rn(x[i], f));
+}
+
 static __global__ void decay(const float *x, const float *A, const float *dt, unsigned heads, unsigned each,
                              int bounded, float bound, float *y, size_t n)
 {
@@ -47,6 +54,11 @@ void vec_scale_cuda(float *x, float f, size_t n, cudaStream_t s)
 {
     if (n)
         scale<<<blocks(n), THREADS, 0, s>>>(x, f, n);
+}
+void vec_divide_cuda(float *x, float f, size_t n, cudaStream_t s)
+{
+    if (n)
+        divide<<<blocks(n), THREADS, 0, s>>>(x, f, n);
 }
 void decay_cuda(const float *x, const float *A, const float *dt, unsigned heads, unsigned each, int bounded,
                 float bound, float *y, size_t rows, cudaStream_t s)

@@ -16,6 +16,8 @@ void clamp_swiglu_cuda(const float *g, const float *u, float limit, float *h, si
                        cudaStream_t s);
 /* x_i = fl(x_i * f) */
 void vec_scale_cuda(float *x, float f, size_t n, cudaStream_t s);
+/* x_i = fl(x_i / f) */
+void vec_divide_cuda(float *x, float f, size_t n, cudaStream_t s);
 /* Log decay of the delta rule, y (rows, heads, each), of x likewise: t = fl(x + dt), dt (heads, each) the same for
  * all rows; bounded: y = fl(bound * sigmoid(fl(-A_h * t))); else fl(A_h * softplus(t)). x may be y. */
 void decay_cuda(const float *x, const float *A, const float *dt, unsigned heads, unsigned each, int bounded,

@@ -128,6 +128,28 @@ static void swiglu(void)
     CUDA_OK(cudaFree(dh));
 }
 
+static void divided(void)
+{
+    enum { N = 100000 };
+    static const float by[] = {3, 0.7f, 1e30f};
+    static float x[N], got[N];
+    struct nasty r = {22};
+    float *dx;
+
+    for (int kind = 0; kind < 4; kind++)
+        for (int i = 0; i < 3; i++) {
+            nasty_fill(&r, kind, x, N);
+            dx = (float *)cuda_copy(x, sizeof x);
+            vec_divide_cuda(dx, by[i], N, NULL);
+            CUDA_OK(cudaGetLastError());
+            for (int k = 0; k < N; k++)
+                x[k] = f32_canon(x[k] / by[i]);
+            cuda_back(got, dx, sizeof got);
+            CHECK(!memcmp(x, got, sizeof got), "kind %d, divided by %g", kind, by[i]);
+            CUDA_OK(cudaFree(dx));
+        }
+}
+
 int main(void)
 {
     const char *all = getenv("CONCLAVE_LONG");
@@ -137,6 +159,7 @@ int main(void)
         return test_end();
     cpu_float_state();
     swiglu();
+    divided();
     sweep(every ? 1 : 4093, every ? MOST_THREADS : 2);
     return test_end();
 }

@@ -2,6 +2,7 @@
  * l, l + 8, ... of its key, which is LANE8's lane l; three exchanges fold (additions commute). Lists: a
  * block has a token. */
 #include "kernels/func/func.cuh"
+#include "kernels/sum/sum.cuh"
 #include "kernels/index/index_cuda.h"
 #include "kernels/topk/order.cuh"
 
@@ -86,6 +87,61 @@ static __global__ void pools_of_runs(struct pools_runs_cuda p)
                 float g = member(s, p.gate, p.d);
                 return p.bias ? __fadd_rn(g, p.bias[s * p.d + i]) : g;
             });
+}
+
+/* Value i of position `first` + s: the batch's or the tail's. */
+static __device__ __forceinline__ float key_of(const struct mean_runs_cuda &p, run r, unsigned pos, unsigned i)
+{
+    const float *tail = p.tails.base + r.seq * p.tails.seq_floats + (size_t)r.from * p.tails.keep * p.tails.n;
+
+    return pos >= r.pos ? p.key[(size_t)(r.first + pos - r.pos) * p.d + i]
+                        : tail[(size_t)(pos % p.tails.keep) * p.tails.n + i];
+}
+
+/* A block a token; its first warp is SUM32. */
+static __global__ void means_of_runs(struct mean_runs_cuda p)
+{
+    extern __shared__ float pk[];
+    __shared__ float shared;
+    unsigned t = blockIdx.x, k = 0, first;
+    float *out;
+    run r;
+
+    while (t >= p.tails.run[k].first + p.tails.run[k].n)
+        k++;
+    r = p.tails.run[k];
+    first = r.pos + (t - r.first) + 1;
+    if (first % p.count)
+        return;
+    first -= p.count;
+    for (unsigned i = threadIdx.x; i < p.d; i += THREADS) {
+        float acc = 0.0f;
+        for (unsigned s = 0; s < p.count; s++)
+            acc = __fadd_rn(acc, key_of(p, r, first + s, i));
+        pk[i] = cu_canon(__fdiv_rn(acc, (float)p.count));
+    }
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        float ss = cu_squares32(pk, p.d);
+        if (threadIdx.x == 0)
+            shared = __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(__fdiv_rn(ss, (float)p.d), p.eps)));
+    }
+    __syncthreads();
+    for (unsigned i = threadIdx.x; i < p.d; i += THREADS)
+        pk[i] = cu_canon(__fmul_rn(__fmul_rn(pk[i], shared), p.norm[i]));
+    __syncthreads();
+    out = p.pools + r.seq * p.seq_floats + (size_t)(first / p.count) * p.d;
+    for (unsigned i = threadIdx.x; i < p.d; i += THREADS) {
+        unsigned pair = i < p.half ? i : i - p.half;
+        float c = i < 2 * p.half ? p.cos[(size_t)first * p.half + pair] : 1.0f;
+        float s = i < 2 * p.half ? p.sin[(size_t)first * p.half + pair] : 0.0f;
+        if (i < p.half)
+            out[i] = cu_canon(__fmaf_rn(-pk[i + p.half], s, __fmul_rn(pk[i], c)));
+        else if (i < 2 * p.half)
+            out[i] = cu_canon(__fmaf_rn(pk[pair], s, __fmul_rn(pk[i], c)));
+        else
+            out[i] = pk[i];
+    }
 }
 
 /* Token t's first n pools. */
@@ -227,6 +283,12 @@ void pools_runs_cuda(const struct pools_runs_cuda *p, cudaStream_t s)
 
     if (p->d && p->n_tokens)
         pools_of_runs<<<grid, THREADS, 0, s>>>(*p);
+}
+
+void mean_runs_cuda(const struct mean_runs_cuda *p, cudaStream_t s)
+{
+    if (p->d && p->n_tokens)
+        means_of_runs<<<p->n_tokens, THREADS, p->d * sizeof(float), s>>>(*p);
 }
 
 void index_lists_cuda(const struct index_lists_cuda *x, cudaStream_t s)

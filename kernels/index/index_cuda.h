@@ -17,6 +17,15 @@ struct pools_runs_cuda {
     size_t seq_floats;
     unsigned count, d, n_tokens;
 };
+/* Likewise without gates (tails.n = d): the mean of the members' keys, normed with weights norm, then its first 2 *
+ * half values rotated as the pool's first position; cos, sin: (positions, half). */
+struct mean_runs_cuda {
+    struct tails_cuda tails;
+    const float *key, *norm, *cos, *sin;
+    float *pools, eps;
+    size_t seq_floats;
+    unsigned count, d, half, n_tokens;
+};
 /* The key list of each token at pos of slot seq: how many, then the positions of the first `most` pools in the order
  * of their scores (rule 26) and of the open pool, ascending; INDEX_LIST_ALL alone where there are no more pools than
  * `most`. pools as above. q (n_tokens, n_heads, d), w (n_tokens, n_heads) or NULL. list: rows of ldl numbers, at
@@ -36,6 +45,7 @@ struct index_lists_cuda {
 
 CUDA_BEGIN
 void pools_runs_cuda(const struct pools_runs_cuda *p, cudaStream_t s);
+void mean_runs_cuda(const struct mean_runs_cuda *p, cudaStream_t s);
 void index_lists_cuda(const struct index_lists_cuda *x, cudaStream_t s);
 /* Pool i has the `count` rows from row first[i] on of key (and gate), rows of d floats, ld apart;
  * its pooled key goes to row i of pk (n_pools, d). gate NULL: the mean; else as pool_gated, bias

@@ -4,6 +4,8 @@
 extern "C" {
 #include "kernels/func/nasty.h"
 #include "kernels/index/index.h"
+#include "kernels/norm/norm.h"
+#include "kernels/rope/rope.h"
 #include "kernels/topk/topk.h"
 }
 #include "kernels/index/index_cuda.h"
@@ -136,6 +138,57 @@ static void pooled_in_runs(struct nasty *r, int kind, unsigned count, unsigned d
     CUDA_OK(cudaFree(p.pools));
 }
 
+/* The same of means, normed and rotated. */
+static void means_in_runs(struct nasty *r, int kind, unsigned count, unsigned d, unsigned half)
+{
+    enum { T = 9, KEEP = 7, RUNS = 2, SEQS = 2, MANY = 30 };
+    const struct run run[RUNS] = {{1, 0, 2, 3 * count - 1, 0, 1, 0}, {0, 2, T - 2, 2, 0, 0, 0}};
+    size_t seq = 2 * KEEP * d, of_seq = (size_t)MANY * d, turns = (size_t)MANY * count * half;
+    uint32_t n_runs = RUNS;
+    struct mean_runs_cuda p = {};
+    float *tail = key, *k = q, *out = pk, *turn = gate;
+
+    nasty_fill(r, kind, tail, SEQS * seq);
+    nasty_fill(r, kind, k, T * d);
+    nasty_fill(r, kind, bias, d);
+    nasty_fill(r, 0, turn, 2 * turns);
+    memset(out, 0x55, SEQS * of_seq * 4);
+    p.tails.base = (float *)cuda_copy(tail, SEQS * seq * 4);
+    p.tails.seq_floats = seq, p.tails.keep = KEEP, p.tails.n = d, p.tails.most_runs = RUNS;
+    p.tails.run = (struct run *)cuda_copy(run, sizeof run);
+    p.tails.n_runs = (uint32_t *)cuda_copy(&n_runs, 4);
+    p.key = (float *)cuda_copy(k, T * d * 4);
+    p.norm = (float *)cuda_copy(bias, d * 4);
+    p.cos = (float *)cuda_copy(turn, 2 * turns * 4 + 4);
+    p.sin = p.cos + turns;
+    p.pools = (float *)cuda_room(SEQS * of_seq * 4);
+    p.eps = 1e-6f, p.seq_floats = of_seq, p.count = count, p.d = d, p.half = half, p.n_tokens = T;
+    for (const struct run *x = run; x < run + RUNS; x++)
+        for (uint32_t pool = x->pos / count; pool < (x->pos + x->n) / count; pool++) {
+            const float *ks[POOL_MEMBERS];
+            float *to = out + x->seq * of_seq + (size_t)pool * d;
+            for (uint32_t i = 0; i < count; i++) {
+                uint32_t pos = pool * count + i;
+                ks[i] = pos < x->pos ? tail + x->seq * seq + (x->from * KEEP + pos % KEEP) * d
+                                     : k + (x->first + pos - x->pos) * d;
+            }
+            pool_mean(ks, count, d, to);
+            rms_norm_ref(to, bias, to, d, 1e-6f);
+            rope_neox_ref(to, 2 * half, turn + (size_t)pool * count * half, turn + turns + (size_t)pool * count * half);
+        }
+    mean_runs_cuda(&p, NULL);
+    CUDA_OK(cudaGetLastError());
+    cuda_back(got, p.pools, SEQS * of_seq * 4);
+    CHECK(!memcmp(got, out, SEQS * of_seq * 4), "means of %u in runs, d %u, %u pairs, kind %d", count, d, half, kind);
+    CUDA_OK(cudaFree(p.tails.base));
+    CUDA_OK(cudaFree((void *)p.tails.run));
+    CUDA_OK(cudaFree((void *)p.tails.n_runs));
+    CUDA_OK(cudaFree((void *)p.key));
+    CUDA_OK(cudaFree((void *)p.norm));
+    CUDA_OK(cudaFree((void *)p.cos));
+    CUDA_OK(cudaFree(p.pools));
+}
+
 static int ascending(const void *a, const void *b)
 {
     return *(const uint32_t *)a < *(const uint32_t *)b ? -1 : 1;
@@ -214,6 +267,8 @@ int main(void)
         scored(&r, kind, 13, 1, 1);
         pooled_in_runs(&r, kind, 4, 128);
         pooled_in_runs(&r, kind, 3, 50);
+        means_in_runs(&r, kind, 4, 128, 16);
+        means_in_runs(&r, kind, 3, 50, 25);
         listed(&r, kind, 4, 512, MOST_POOLS - 1);
         listed(&r, kind, 3, 7, 40);
         listed(&r, kind, 1, 1, 3000);

@@ -73,6 +73,14 @@ static __global__ void fma1(const float *a, const float *y, float *x, size_t n)
         x[at] = cu_canon(__fmaf_rn(a[blockIdx.y], y[at], x[at]));
 }
 
+static __global__ void fma1_each(const float *a, const float *y, float *x, size_t n, unsigned each)
+{
+    size_t i = blockIdx.x * (size_t)THREADS + threadIdx.x, at = blockIdx.y * n + i;
+
+    if (i < n)
+        x[at] = cu_canon(__fmaf_rn(a[blockIdx.y], y[blockIdx.y / each * n + i], x[at]));
+}
+
 static unsigned blocks(size_t n)
 {
     size_t b = (n + THREADS - 1) / THREADS;
@@ -121,4 +129,11 @@ void vec_fma1_cuda(const float *a, const float *y, float *x, size_t n, unsigned 
 {
     if (n && rows)
         fma1<<<grid_of(n, rows), THREADS, 0, s>>>(a, y, x, n);
+}
+
+void vec_fma1_each_cuda(const float *a, const float *y, float *x, size_t n, unsigned each, unsigned rows,
+                        cudaStream_t s)
+{
+    if (n && rows && each)
+        fma1_each<<<grid_of(n, rows * each), THREADS, 0, s>>>(a, y, x, n, each);
 }

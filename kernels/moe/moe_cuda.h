@@ -22,6 +22,9 @@ void vec_add_cuda(float *x, const float *y, size_t n, cudaStream_t s);
 /* x_i = fma(*a, y_i, x_i) for each row of n values, a by row: gated shared expert */
 void vec_fma1_cuda(const float *a, const float *y, float *x, size_t n, unsigned rows,
                    cudaStream_t s);
+/* the same to each of `each` vectors beside each other in a row of x: x (rows, each, n), y (rows, n), a (rows, each) */
+void vec_fma1_each_cuda(const float *a, const float *y, float *x, size_t n, unsigned each, unsigned rows,
+                        cudaStream_t s);
 /* x_i = fl(x_i * y_i) */
 void vec_mul_cuda(float *x, const float *y, size_t n, cudaStream_t s);
 CUDA_END

@@ -70,6 +70,11 @@ static void additions(struct nasty *r, int kind, size_t n)
         vec_fma1_ref(a[t], y + t * n, x + t * n, n);
     cuda_back(z, dx, sizeof z);
     CHECK(!memcmp(x, z, sizeof z), "fma1, n %zu, kind %d", n, kind);
+    vec_fma1_each_cuda(da, dy, dx, n, 2, TOKENS / 2, NULL);
+    for (int t = 0; t < TOKENS / 2 * 2; t++)
+        vec_fma1_ref(a[t], y + t / 2 * n, x + t * n, n);
+    cuda_back(z, dx, sizeof z);
+    CHECK(!memcmp(x, z, sizeof z), "fma1, two vectors a row, n %zu, kind %d", n, kind);
     vec_mul_cuda(dx, dy, all, NULL);
     vec_mul_ref(x, y, all);
     cuda_back(z, dx, sizeof z);

@@ -107,11 +107,11 @@ static __device__ __forceinline__ float value(float x, float w, float b, bool we
 
 /* what follows x: weights, and the bias or what a gated norm multiplies with */
 template <norm_kind K>
-static __device__ __forceinline__ void load_others(const norm_args &a, size_t at, size_t first,
+static __device__ __forceinline__ void load_others(const norm_args &a, size_t at, unsigned piece, size_t first,
                                                    size_t step, float w[HELD], float b[HELD])
 {
     if (K != NORM_L2 && a.w)
-        load_held(a.w, first, step, a.r.n, w);
+        load_held(a.w + (a.r.each ? piece * a.r.n : 0), first, step, a.r.n, w);
     if (K == NORM_LAYER)
         load_held(a.b, first, step, a.r.n, b);
     if (K == NORM_GATED)
@@ -141,7 +141,7 @@ template <norm_kind K> static __global__ void __launch_bounds__(WARPS *WARP) by_
     if (piece >= a.r.pieces)
         return;
     load_held(a.r.x + at, lane, WARP, a.r.n, v);
-    load_others<K>(a, at, lane, WARP, w, b);
+    load_others<K>(a, at, piece, lane, WARP, w, b);
     factors_held<K>(v, a.r.n, a.eps, &m, &s);
     store_all<K>(a, y, lane, WARP, v, w, b, m, s);
 }
@@ -155,7 +155,7 @@ static __global__ void __launch_bounds__(THREADS) by_block(norm_args a)
     float v[HELD], w[HELD], b[HELD], m, s;
 
     load_held(a.r.x + at, threadIdx.x, THREADS, a.r.n, v);
-    load_others<K>(a, at, threadIdx.x, THREADS, w, b);
+    load_others<K>(a, at, blockIdx.x, threadIdx.x, THREADS, w, b);
 #pragma unroll
     for (int k = 0; k < HELD; k++) /* zeros behind n too */
         stage[threadIdx.x + k * THREADS] = v[k];
@@ -190,7 +190,7 @@ template <norm_kind K> static __global__ void by_any(norm_args a)
     }
     __syncthreads();
     for (size_t i = threadIdx.x; i < n; i += LONG_THREADS) {
-        float w = K != NORM_L2 && a.w ? a.w[i] : 0.0f;
+        float w = K != NORM_L2 && a.w ? a.w[(a.r.each ? blockIdx.x * n : 0) + i] : 0.0f;
         float b = K == NORM_LAYER ? a.b[i] : K == NORM_GATED ? a.b[at + i] : 0.0f;
         y[i] = value<K>(x[i], w, b, K == NORM_RMS && a.w, shared[0], shared[1]);
     }

@@ -1,6 +1,6 @@
 /* norm.h on a card: many vectors in one launch. Vector (row, piece) lies at x + row * ldx + piece *
  * n and goes to y + row * ldy + piece * n; x and y may be the same. Weights are n floats, the same
- * for all. Launches on a stream, no allocation, capturable. A NaN in y is 0x7fc00000. */
+ * for all (but see each). Launches on a stream, no allocation, capturable. A NaN in y is 0x7fc00000. */
 #pragma once
 #include <stddef.h>
 
@@ -12,6 +12,7 @@ struct norm_rows {
     size_t ldx, ldy; /* floats from row to row */
     unsigned rows, pieces;
     size_t n; /* of a vector, >= 1 */
+    unsigned each; /* 1: rms_norm_cuda's w has n floats for each piece */
 };
 
 CUDA_BEGIN

@@ -39,7 +39,7 @@ static void check(struct nasty *r, int kind, size_t n, unsigned pieces, size_t e
     dact = (float *)cuda_copy(act, all * sizeof *act);
     for (int k = 0; k < KINDS; k++)
         for (int in_place = 0; in_place < 2; in_place++) {
-            struct norm_rows rows = {NULL, NULL, ld, ld, ROWS, pieces, n};
+            struct norm_rows rows = {NULL, NULL, ld, ld, ROWS, pieces, n, 0};
 
             dx = (float *)cuda_copy(x, all * sizeof *x);
             dy = in_place ? dx : (float *)cuda_room(all * sizeof *dy);
@@ -75,6 +75,29 @@ static void check(struct nasty *r, int kind, size_t n, unsigned pieces, size_t e
     CUDA_OK(cudaFree(dact));
 }
 
+/* Weights of their own for each piece. */
+static void check_each(struct nasty *r, int kind, size_t n, unsigned pieces)
+{
+    size_t ld = pieces * n, all = ROWS * ld;
+    float *dx, *dw;
+    struct norm_rows rows = {NULL, NULL, ld, ld, ROWS, pieces, n, 1};
+
+    nasty_fill(r, kind, x, all);
+    nasty_fill(r, kind, act, ld);
+    dx = (float *)cuda_copy(x, all * sizeof *x);
+    dw = (float *)cuda_copy(act, ld * sizeof *act);
+    rows.x = rows.y = dx;
+    rms_norm_cuda(&rows, dw, 1e-6f, NULL);
+    CUDA_OK(cudaGetLastError());
+    for (unsigned i = 0; i < ROWS; i++)
+        for (unsigned p = 0; p < pieces; p++)
+            rms_norm_ref(x + i * ld + p * n, act + p * n, want + i * ld + p * n, n, 1e-6f);
+    cuda_back(got, dx, all * sizeof *got);
+    CHECK(!memcmp(want, got, all * sizeof *got), "rms, a weight for each of %u pieces, n %zu, kind %d", pieces, n, kind);
+    CUDA_OK(cudaFree(dx));
+    CUDA_OK(cudaFree(dw));
+}
+
 int main(void)
 {
     static const size_t lengths[] = {127,  128,  256,  511,  512,  513, 1000,
@@ -88,6 +111,9 @@ int main(void)
             check(&r, kind, n, 1 + n % 4, n % 3);
         for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
             check(&r, kind, lengths[i], 1 + i % 3, i % 2);
+        for (size_t n = 24; n <= 9000; n *= 5)
+            check_each(&r, kind, n, 1 + n % 5);
+        check_each(&r, kind, 9000, 3);
     }
     return test_end();
 }

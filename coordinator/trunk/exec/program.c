@@ -22,17 +22,6 @@ enum { CARD_KEYS = 256, CARD_VALUES = 512, CARD_ALIGN = 16 };
 static int on_cards(const struct program *p, const struct op *op)
 {
     switch ((enum op_kind)op->kind) {
-    case OP_RMS_NORM:
-        return !op->n[2];
-    case OP_ADD:
-    case OP_POOL:
-        return (op->in[1] == PROG_NONE) == (op->kind == OP_ADD);
-    case OP_SCALE:
-        return !op->n[0];
-    case OP_CONV:
-        return op->n[1] == 1;
-    case OP_ADD_TIMES:
-        return op->n[0] == 1;
     case OP_MATMUL_PARTS: /* one number of parts, each one's rows aligned, and nothing after the product */
         for (uint32_t i = 0; i < p->n_ops; i++)
             if (p->op[i].kind == OP_MATMUL_PARTS && p->op[i].n[1] != op->n[1])
@@ -46,7 +35,7 @@ static int on_cards(const struct program *p, const struct op *op)
     case OP_SELECT:
         return op->n[1] > 0;
     default:
-        return op->kind < OP_ROWS;
+        return op->kind < OP_KINDS;
     }
 }
 
