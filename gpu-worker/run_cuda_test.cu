@@ -177,7 +177,7 @@ static void reject(struct both *x, const uint32_t *was)
 {
     for (int i = 0; i < 2; i++) {
         uint32_t n = x->next[i] - was[i], most = x->l->prog->rollback, least = n + 1 > most ? n + 1 - most : 0;
-        if (n && n <= most + 1)
+        if (n && most && n <= most + 1)
             x->next[i] = was[i] + least + nasty_u32(&x->r) % (n + 1 - least);
     }
 }

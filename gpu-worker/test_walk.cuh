@@ -14,6 +14,7 @@ extern "C" {
 #include "kernels/cpu.h"
 #include "kernels/expert/expert.h"
 #include "kernels/func/nasty.h"
+#include "kernels/matmul/matmul.h"
 #include "kernels/moe/moe.h"
 #include "kernels/quantise/quantise.h"
 #include "kernels/topk/topk.h"
@@ -105,6 +106,14 @@ static void load(const char *path, struct loaded *l)
     for (uint32_t i = 0; i < l->prog->n_weights; i++) {
         const struct model_tensor *t = &l->m->tensor[l->prog->weight[i].tensor];
         l->weight[i] = read_bytes(l->m, t->shard, t->file_offset, t->bytes);
+        if (t->n_dims == 1 && t->type != W_F32) { /* as coordinator/trunk/exec/weights.c */
+            float *wide = (float *)malloc(l->prog->weight[i].cols * sizeof *wide);
+            dequant_row(t->type, l->weight[i], l->prog->weight[i].cols, wide);
+            free(l->weight[i]);
+            l->weight[i] = (uint8_t *)wide;
+            l->card[i] = cuda_copy(wide, l->prog->weight[i].cols * sizeof *wide);
+            continue;
+        }
         l->card[i] = cuda_copy(l->weight[i], t->bytes);
     }
     l->expert = (uint8_t **)calloc(l->m->n_layers * EXPERT_MATS, sizeof *l->expert);
