@@ -15,7 +15,7 @@
  *    one where least is computed, now and probably later (place.h; --parallel slots, each with a context of its own).
  *  - Every step of the engine takes one token of every answering job (of one that is alone: its drafts too).
  *  - Prompts in work get the rest of the pass, evenly, what is over goes to the oldest. While others answer, the
- *    piece shrinks as long as such a step takes more than four times one without, and more than 50 ms; alone,
+ *    piece shrinks as long as such a step takes more than four times one without, and more than 100 ms; alone,
  *    prompts take whole passes, or smaller ones of a second where those are as good (turns.h).
  *  - Where a pass has less room than there are slots, those that were left out come first in the next.
  * With nothing to do the scheduler sleeps and is woken by a submission alone. */

@@ -56,8 +56,8 @@ void turns_note(struct turns *t, uint32_t answering, uint32_t prompt_tokens, dou
     if (seconds > limit) {
         double ratio = limit / seconds;
         t->piece = within(t, t->piece * (ratio > 0.5 ? ratio : 0.5));
-    } else if (seconds < limit / 2 && prompt_tokens >= t->piece) {
-        t->piece = within(t, t->piece + t->piece / 4 + 1);
+    } else if (seconds < 0.75 * limit && prompt_tokens >= t->piece) {
+        t->piece = within(t, t->piece + t->piece / (seconds < limit / 2 ? 4 : 8) + 1);
     }
 }
 

@@ -4,7 +4,7 @@
  * A step with prompts in it should take at most TURNS_TIMES times as long as one without, or TURNS_LEAST_S: an
  * answer goes on at a pace that one can follow, and prompts have most of the time. The piece that they get follows
  * what steps with a whole piece took: smaller in the ratio that they were too long, at most by half; larger by a
- * quarter where they took less than half of that.
+ * quarter where they took less than half of that, by an eighth where less than three quarters.
  *
  * Where nobody answers a pass may take longer, for whoever comes meanwhile, or leaves, waits for its end: passes are
  * halved as long as they take more than TURNS_ALONE_S and a token of a smaller one costs at most TURNS_MORE times as
@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define TURNS_TIMES 4.0
-#define TURNS_LEAST_S 0.05
+#define TURNS_LEAST_S 0.1
 #define TURNS_PIECE_LEAST 8u /* a prompt never starves */
 #define TURNS_PIECE_FIRST 64u
 #define TURNS_ALONE_S 1.0
