@@ -49,11 +49,14 @@ __global__ void __launch_bounds__(threads_of<NT, F>, F == PLAIN && NT <= 4 ? 3 :
     rows_kernel(const __grid_constant__ tiling g, const __grid_constant__ dot_cuda_rows j)
 {
     extern __shared__ __align__(128) uint8_t smem[];
+    if (!has_steps<T>) /* before or after: each as it was run on a card */
+        fill_tables<T, NT, F>(g, smem);
     uint32_t begin = (uint32_t)((uint64_t)j.n_rows * blockIdx.x / gridDim.x);
     uint32_t end = (uint32_t)((uint64_t)j.n_rows * (blockIdx.x + 1) / gridDim.x);
     source s;
 
-    fill_tables<T, NT, F>(g, smem);
+    if (has_steps<T>)
+        fill_tables<T, NT, F>(g, smem);
     s.w[0] = s.w[1] = j.w;
     s.row_bytes = j.row_bytes;
     rows_of<T, NT, NT, 1, F>(
@@ -234,7 +237,7 @@ static uint32_t lay_out(tiling *g, size_t row_bytes, int row_shift, int n_tok, i
     for (uint32_t i = 0; i < n_stages; i++, at += g->stage_bytes)
         g->stage[i] = at;
     g->bars_at = at;
-    at += 128;
+    at += has_steps<T> ? 128 : 64; /* barriers */
     g->part_at = at;
     return at + (F == STEPS ? (int)STEP_PARTS : 2) * rows * n_tok * g->part_row * (uint32_t)sizeof(float2);
 }

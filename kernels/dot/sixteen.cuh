@@ -522,20 +522,13 @@ static __device__ __forceinline__ void rows_steps(const tiling &g, const source 
     __syncthreads();
     if (warp == W) {
         asking asked = {};
-        auto ask = [&](uint32_t i) { /* for the step that comes into the stage of step i */
-            if (i + g.n_stages < n_steps)
-                ask_step<T, MATS, W + 1>(g, s, smem, begin, end, bars, &asked);
-        };
         for (uint32_t i = 0; i < g.n_stages && i < n_steps; i++)
             ask_step<T, MATS, W + 1>(g, s, smem, begin, end, bars, &asked);
         meet();
         __syncthreads(); /* the vectors are there */
         for (uint32_t i = 0; i < n_steps; i++) {
             bar_wait(left + 8 * out, parity);
-            /* with three stages first what the others may wait for, with two what is late already */
-            if (g.n_stages < STAGES)
-                ask(i);
-            if (++chunk == g.n_chunks) {
+            if (++chunk == g.n_chunks) { /* first what the others may wait for */
                 uint32_t row0 = begin + (tile << g.row_shift);
                 floats<T, 1, MATS>(g, parts + tile % STEP_PARTS * parts_each,
                                    min(rows, end - row0), lane, 32,
@@ -545,8 +538,8 @@ static __device__ __forceinline__ void rows_steps(const tiling &g, const source 
                 bar_arrive(freed + 8 * (tile % STEP_PARTS));
                 chunk = 0, tile++;
             }
-            if (g.n_stages == STAGES)
-                ask(i);
+            if (i + g.n_stages < n_steps)
+                ask_step<T, MATS, W + 1>(g, s, smem, begin, end, bars, &asked);
             if (++out == g.n_stages)
                 out = 0, parity ^= 1;
         }

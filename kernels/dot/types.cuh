@@ -169,7 +169,7 @@ struct iq4_xs : no_table, in_order, d_first<0> {
     static __device__ __forceinline__ void step(const uint8_t *b, int i, int t, uint32_t, uint32_t,
                                                 uint32_t w[2])
     {
-        look_up16(*(const uint32_t *)(b + 8 + 16 * i + 4 * t), IQ4_TABLE, w, w + 1);
+        look_up16<true>(*(const uint32_t *)(b + 8 + 16 * i + 4 * t), IQ4_TABLE, w, w + 1);
     }
     static __device__ __forceinline__ int column(int i, int)
     {
@@ -236,7 +236,7 @@ struct iq2_xs : in_order, d_first<3> {
     {
         uint32_t at = copy_of(t), grid = x & 511u << 16 * HIGH, signs = x & 0xFE00u << 16 * HIGH;
 
-        levels8(shared_word(HIGH ? high_half_to<ENTRY>(grid, at) : half_to<ENTRY>(grid, at)) ^
+        levels8<true>(shared_word(HIGH ? high_half_to<ENTRY>(grid, at) : half_to<ENTRY>(grid, at)) ^
                     shared_word(byte_to<1 + 2 * HIGH, ENTRY / 2>(signs, at + SIGNS)),
                 w, w + 1);
     }
@@ -268,7 +268,7 @@ struct iq2_xs : in_order, d_first<3> {
     {
         uint32_t x = half_at(b + 2 + 8 * i + 2 * t);
 
-        levels8(shared_word(half_to<WIDE_ENTRY>(x & 511, grid)) ^
+        levels8<true>(shared_word(half_to<WIDE_ENTRY>(x & 511, grid)) ^
                     shared_word(byte_to<1, WIDE_ENTRY>(x, signs)),
                 w, w + 1);
     }
