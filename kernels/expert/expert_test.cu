@@ -8,12 +8,13 @@ extern "C" {
 #include "kernels/dot/rows.h"
 #include "kernels/expert/expert.h"
 #include "kernels/expert/expert_cuda.h"
+#include "kernels/expert/many_cuda.h"
 #include "kernels/matmul/matmul_cuda.h"
 #include "kernels/num.h"
 #include "kernels/quantise/quantise.h"
 }
 
-enum { SLOTS = 5, TOKENS = 8, PLACES = 3, MOST_ROWS = TOKENS * PLACES };
+enum { SLOTS = 5, TOKENS = 8, MOST_ROWS = 600 };
 
 struct fixture {
     struct expert_shape shape;
@@ -124,6 +125,31 @@ static int list(struct fixture *f, uint32_t n_items, uint32_t most, struct rng *
     return many;
 }
 
+/* Runs of full items of one expert, of up to `most` vectors in all; rows as in list(). */
+static void list_runs(struct fixture *f, uint32_t n_runs, uint32_t most, struct rng *g)
+{
+    uint32_t row = 0, n_items = 0;
+
+    for (uint32_t run = 0; run < n_runs; run++) {
+        uint32_t slot = rng_u32(g) % SLOTS, n = 1 + rng_u32(g) % most;
+
+        for (n = n < MOST_ROWS - row ? n : MOST_ROWS - row; n;) {
+            struct expert_item *it = &f->item[n_items++];
+
+            it->slot = slot;
+            it->n_tok = n < EXPERT_TOKENS ? n : (uint32_t)EXPERT_TOKENS;
+            for (uint32_t k = 0; k < it->n_tok; k++) {
+                it->tok[k] = rng_u32(g) % TOKENS;
+                it->row[k] = (row++ * 7) % MOST_ROWS;
+            }
+            n -= it->n_tok;
+        }
+    }
+    f->n_items = n_items;
+    CUDA_OK(cudaMemcpy(f->ditem, f->item, sizeof f->item, cudaMemcpyHostToDevice));
+    CUDA_OK(cudaMemcpy(f->dn_items, &f->n_items, sizeof f->n_items, cudaMemcpyHostToDevice));
+}
+
 static void launch(struct fixture *f, int several, cudaStream_t stream)
 {
     struct expert_work work = {f->dslot, f->ditem, f->dn_items, MOST_ROWS, several};
@@ -206,6 +232,35 @@ static void run(uint32_t gate, uint32_t up, uint32_t down, uint32_t n_embd, uint
     drop(&f);
 }
 
+/* a prompt's: one launch over all experts */
+static void many(uint32_t n_embd, uint32_t n_ff, float limit, struct rng *g)
+{
+    const uint32_t type[3] = {W_Q4_K, W_Q4_K, W_Q4_K};
+    struct fixture f;
+    size_t bytes;
+    void *tmp;
+
+    make(&f, type, n_embd, n_ff, limit, g);
+    bytes = expert_many_cuda_tmp(&f.shape, MOST_ROWS);
+    if (!bytes)
+        printf("skipped: a prompt's experts as products are not made for this card\n");
+    tmp = bytes ? cuda_room(bytes) : NULL;
+    for (uint32_t i = 0; bytes && i < 5; i++) {
+        struct expert_work work = {f.dslot, f.ditem, f.dn_items, MOST_ROWS, 1};
+
+        if (i < 3)
+            list_runs(&f, i ? 6 : 1, i == 1 ? 300 : 129, g);
+        else
+            list(&f, i == 3 ? 60 : 0, 8, g); /* none in order; none at all */
+        CUDA_OK(expert_many_cuda(&f.shape, &work, f.dacts[0], f.stride[0], tmp, f.dh, f.shape.n_ff, f.dy,
+                                 f.shape.n_embd, NULL));
+        check(&f, "as products");
+    }
+    if (bytes)
+        CUDA_OK(cudaFree(tmp));
+    drop(&f);
+}
+
 /* one graph, replayed over item lists that it reads when it runs */
 static void replay(struct rng *g)
 {
@@ -250,9 +305,14 @@ int main(int argc, char **argv)
         return test_end();
     cpu_float_state();
     CUDA_OK(products_load_cuda());
+    CUDA_OK(expert_many_load_cuda());
     for (uint32_t type = 0; type < 64; type++)
         if (dot_type(type) && (named ? is_named(type, argv + 1 + quick) : !quick || type % 5 == 2))
             run(type, type, type, 512, 256, type % 2 ? 0 : 1.5f, &g);
+    if (!named || is_named(W_Q4_K, argv + 1 + quick)) {
+        many(512, 256, 1.5f, &g);
+        many(768, 512, 0, &g);
+    }
     if (named)
         return test_end();
     run(W_Q4_K, W_Q4_K, W_Q6_K, 1024, 768, 0, &g);
