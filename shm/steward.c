@@ -384,14 +384,26 @@ static uint64_t next_amend(const struct steward *s)
     return atomic_load_explicit(&s->c.amends->head, memory_order_relaxed) + 1;
 }
 
-/* A giving that is replaced holds its place until it is stamped (rule 10). */
+/* A giving that is replaced holds its place until it is stamped (rule 10). Of amendments that name the same
+ * owner and place for a share one is kept, the newest: whoever is late for long may be asked again and again in
+ * between, may find only the last in the ring, and its stamp answers all of them. */
 static void keep_former(struct steward *s, struct open_call *o, const struct share *h,
                         uint32_t outbox, uint32_t place)
 {
+    const struct giving *now = &h->now;
+
     if (!unanswered(h) || over(s, o->n, &h->now))
         return;
     if (h->now.am && h->now.outbox == outbox && h->now.place == place)
         return; /* the new giving's stamp answers this one too and holds the same place */
+    for (size_t i = 0; now->am && i < o->n_former; i++) {
+        struct giving *f = &o->former[i];
+        if (f->am && f->item == now->item && f->share == now->share && f->outbox == now->outbox &&
+            f->place == now->place && f->epoch == now->epoch) {
+            f->am = now->am;
+            return;
+        }
+    }
     assert(o->n_former < s->max_former);
     o->former[o->n_former++] = h->now;
 }

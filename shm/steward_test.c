@@ -346,7 +346,7 @@ static void too_many_late_owners(void)
 
     follow(&w);
     while (rc == 1 && times < 1000) { /* to and fro, nobody answers; each time another place */
-        rc = steward_give(w.s, n, 0, 0, times % 2 ? A : C, (uint32_t)times % 4, 10, 1);
+        rc = steward_give(w.s, n, 0, 0, times % 2 ? A : C, (uint32_t)times % 4, 10 + (uint64_t)times, 1);
         times++;
     }
     CHECK_EQ(rc, -EAGAIN);
@@ -354,6 +354,26 @@ static void too_many_late_owners(void)
     stamp(&w, C, n, 0, 0, steward_counters(w.s)->amendments, STAMP_DONE);
     follow(&w);
     CHECK(steward_give(w.s, n, 0, 1, A, 0, 10, 1) == 1, "no room though they have answered");
+    close_world(&w);
+}
+
+/* Owners that sleep for long are asked again and again, in the same place: the books do not fill, and another share
+ * that needs somebody gets him. */
+static void late_for_long(void)
+{
+    struct world w = open_world();
+    uint64_t n = call_of(&w, 0, A, B, 1, A, B);
+
+    follow(&w);
+    for (int times = 0; times < 1000; times++)
+        CHECK_EQ(steward_give(w.s, n, 0, 0, times % 2 ? A : C, 0, 10, 1), 1);
+    CHECK(is_named(&w, 0), "the place is given back before its owners have answered");
+    CHECK_EQ(steward_give(w.s, n, 1, 0, C, 1, 11, 1), 1);
+    stamp(&w, C, n, 1, 0, 1001, STAMP_DONE);
+    stamp(&w, A, n, 0, 0, 1000, STAMP_DONE);
+    stamp(&w, C, n, 0, 0, 999, STAMP_DONE);
+    stamp(&w, A, n, 1, 0, 0, STAMP_DONE);
+    follow(&w);
     close_world(&w);
 }
 
@@ -400,6 +420,7 @@ int main(void)
     declined_in_a_place_that_stands();
     that_share_first();
     too_many_late_owners();
+    late_for_long();
     broken_producers();
     slots_too_few();
     return test_end();
