@@ -74,7 +74,8 @@ def streams(c, first):
     chunks = list(c.chat.completions.create(model="any", messages=USER, temperature=0, max_tokens=12, stream=True,
                                             stream_options={"include_usage": True}))
     text = "".join(k.choices[0].delta.content or "" for k in chunks if k.choices)
-    check(text == first and chunks[0].choices[0].delta.role == "assistant" and len(chunks) > 6, "a stream: %s" % chunks)
+    # the role, text in as many pieces as the clock makes of it, the reason, what was used
+    check(text == first and chunks[0].choices[0].delta.role == "assistant" and len(chunks) >= 4, "a stream: %s" % chunks)
     check(len({k.id for k in chunks}) == 1 and chunks[-1].usage.completion_tokens == 12 and not chunks[-1].choices, "its last chunk: %s" % chunks[-1])
     check([k.choices[0].finish_reason for k in chunks if k.choices and k.choices[0].finish_reason] == ["length"], "why it ended")
     text = "".join(k.choices[0].text for k in c.completions.create(model="any", prompt=PROMPT, temperature=0, max_tokens=12, stream=True)
