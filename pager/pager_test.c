@@ -701,20 +701,27 @@ static void cancel_reads(struct rig *r)
 }
 
 /* Two orders read into the same place; the one that was raised was read before the end of the other,
- * which has the last word there, but for a thread that was stopped in the middle of a read. */
+ * which has the last word there, but for a thread that was stopped in the middle of a read. A pager that gets no
+ * processor between the orders may have read all before it sees the raise: then once more. */
 static void raise_read(struct rig *r)
 {
-    struct order o[3] = {large(PRIO_WARM, 1), {.kind = ORDER_READ, .prio = PRIO_WARM, .n_pieces = 1}, {.kind = ORDER_RAISE}};
+    uint64_t late = 3 << 20, tries = 0;
 
-    o[1].piece[0] = piece(1, 0, 3 << 20, 1, 0);
-    o[2].target = r->next + 1;
-    o[2].prio = PRIO_DEMAND;
-    publish_stopped(r, o, 3);
-    for (int i = 0; i < 3; i++)
-        CHECK_EQ(wait_answer(r, o[i].number), 1);
-    CHECK_EQ(atomic_load(&box(r)->count.raised), 1);
-    CHECK(wrong_bytes(r, &o[0].piece[0], 0) < 3 << 19, "%llu bytes came later",
-          (unsigned long long)wrong_bytes(r, &o[0].piece[0], 0));
+    while (late >= 3 << 19 && tries < 20) {
+        struct order o[3] = {large(PRIO_WARM, 1), {.kind = ORDER_READ, .prio = PRIO_WARM, .n_pieces = 1},
+                             {.kind = ORDER_RAISE}};
+        o[1].piece[0] = piece(1, 0, 3 << 20, 1, 0);
+        o[2].target = r->next + 1;
+        o[2].prio = PRIO_DEMAND;
+        publish_stopped(r, o, 3);
+        for (int i = 0; i < 3; i++)
+            CHECK_EQ(wait_answer(r, o[i].number), 1);
+        late = wrong_bytes(r, &o[0].piece[0], 0);
+        tries++;
+    }
+    CHECK(late < 3 << 19, "%llu bytes came later, %llu times", (unsigned long long)late, (unsigned long long)tries);
+    CHECK(atomic_load(&box(r)->count.raised) >= 1 && atomic_load(&box(r)->count.raised) <= tries, "%llu raised",
+          (unsigned long long)atomic_load(&box(r)->count.raised));
 }
 
 static void test_words(const char *program, const char *io, const int *fd, int direct)

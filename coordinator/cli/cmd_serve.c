@@ -233,13 +233,14 @@ static int open_template(struct serve *s, struct err *e)
 
     if (s->how.template && (rc = input_text(s->how.template, &given, &n, e)))
         return rc;
-    rc = chat_open_model(s->m->g, s->tok, s->how.template ? s->how.template : s->name, given, n, &s->template, &why);
+    /* clients see that name in errors: no path */
+    rc = chat_open_model(s->m->g, s->tok, s->how.template ? "the chat template" : s->name, given, n, &s->template, &why);
     if (rc == -ENOENT) {
         log_line(LOG_WARN, "the model has no chat template: messages are refused; --chat-template FILE gives it one");
         return 0;
     }
     if (rc)
-        err_set(e, rc, "%s", why.msg);
+        err_set(e, rc, "%s%s%s", given ? s->how.template : "", given ? ": " : "", why.msg);
     else if (!given && gguf_string(s->m->g, "tokenizer.chat_template", &own))
         rc = err_set(e, -EINVAL, "%s: the chat template is no text", s->name);
     else if (!(s->template_source = given ? strndup(given, n) : strndup(own.s, own.n)))

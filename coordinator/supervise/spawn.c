@@ -81,7 +81,9 @@ static int start(const char *path, struct worker *w, int ctl, const struct worke
     posix_spawnattr_init(&attr);
     sigemptyset(&none);
     posix_spawnattr_setsigmask(&attr, &none);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
+    /* a group of its own: a signal for all of ours (timeout, a shell's kill %1) is the coordinator's to answer */
+    posix_spawnattr_setpgroup(&attr, 0);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
     snprintf(numbers[0], sizeof numbers[0], "%ld", (long)getpid());
     snprintf(numbers[1], sizeof numbers[1], "%u", w->outbox);
     snprintf(numbers[2], sizeof numbers[2], "%d", FIRST_FD);

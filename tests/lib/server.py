@@ -18,7 +18,7 @@ PLAIN = "{% for m in messages %}{{ m.content }}{% endfor %}"
 class Server:
     """with Server(...) as s: started, ready, ended by SIGTERM; its standard error is in s.log afterwards."""
 
-    def __init__(self, *args, model=STORY, template=PLAIN, ready=True, env=None, timeout=120):
+    def __init__(self, *args, model=STORY, template=PLAIN, ready=True, env=None, timeout=120, group=False):
         self.dir = tempfile.TemporaryDirectory()
         self.log_path = os.path.join(self.dir.name, "log")
         command = [os.path.join(build_folder(), "bin", "conclave"), "serve", "-m", model, "--port", "0"]
@@ -29,7 +29,8 @@ class Server:
             command += ["--chat-template", path]
         with open(self.log_path, "wb") as f:
             self.process = subprocess.Popen(command + [str(a) for a in args], stdin=subprocess.DEVNULL,
-                                            stdout=subprocess.DEVNULL, stderr=f, env=dict(os.environ, **(env or {})))
+                                            stdout=subprocess.DEVNULL, stderr=f, env=dict(os.environ, **(env or {})),
+                                            start_new_session=group)
         try:
             self.port = int(self.wait_for(r"listening on https?://\S*:(\d+)\n", timeout))
             if ready:

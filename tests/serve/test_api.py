@@ -338,11 +338,11 @@ for args, words in ((("--embeddings",), "not supported"), (("--api-key", ","), "
     p = conclave("serve", "-m", STORY, "--port", 0, *args)
     check(p.returncode in (1, 2) and words in p.stderr.decode(), "%s: %s" % (args, p.stderr))
 
-with Server("-c", 512) as s:
+with Server("-c", 512, group=True) as s:
     c = s.connect()
     c.request("POST", TEXT, json.dumps({"prompt": PROMPT, "ignore_eos": True, "max_tokens": 300, "temperature": 0}))
     time.sleep(0.1)
-    s.process.send_signal(signal.SIGTERM)
+    os.killpg(s.process.pid, signal.SIGTERM)  # as timeout and a shell's kill %1 send it: to all of the group
     r = c.getresponse()
     body = json.loads(r.read())
     check(r.status == 200 and body["usage"]["completion_tokens"] == 300, "SIGTERM lets an answer end: %s" % body)

@@ -232,13 +232,30 @@ static void send_file(struct exchange *x)
     exchange_reply(x, 200, x->route->type, x->route->bytes, x->route->n);
 }
 
-/* A page of an allowed origin asks what it may send. */
+/* A page of an allowed origin asks what it may send: what it names, where these are names (clients' libraries add
+ * headers of their own). */
 static void preflight(struct exchange *x)
 {
+    const char *asked = exchange_header(x, "Access-Control-Request-Headers");
+
+    if (!asked || strlen(asked) > 1000 ||
+        asked[strspn(asked, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_, ")])
+        asked = "authorization, content-type, x-api-key, anthropic-version";
     exchange_header_out(x, "Access-Control-Allow-Methods", "GET, POST");
-    exchange_header_out(x, "Access-Control-Allow-Headers", "authorization, content-type, x-api-key, anthropic-version");
+    exchange_header_out(x, "Access-Control-Allow-Headers", asked);
     exchange_header_out(x, "Access-Control-Max-Age", "600");
     exchange_reply(x, 204, "text/plain", NULL, 0);
+}
+
+/* Who reads a request before us may take the other one of two. */
+static int said_twice(struct exchange *x, const char *name)
+{
+    const struct evkeyval *h;
+    int n = 0;
+
+    for (h = evhttp_request_get_input_headers(x->r)->tqh_first; h; h = h->next.tqe_next)
+        n += !evutil_ascii_strcasecmp(h->key, name);
+    return n > 1;
 }
 
 static void handle(struct exchange *x)
@@ -261,6 +278,12 @@ static void handle(struct exchange *x)
     if (exchange_header(x, "Transfer-Encoding") && exchange_header(x, "Content-Length")) {
         exchange_header_out(x, "Connection", "close");
         refuse(x, 400, "Transfer-Encoding and Content-Length exclude each other");
+        return;
+    }
+    if (said_twice(x, "Content-Length") || said_twice(x, "Transfer-Encoding") || said_twice(x, "Host") ||
+        (x->r->minor && !host)) {
+        exchange_header_out(x, "Connection", "close");
+        refuse(x, 400, "Host is needed once, Content-Length and Transfer-Encoding may be there once");
         return;
     }
     if ((h->loopback && !guard_host(host)) || !guard_origin(h->o.origin, exchange_header(x, "Origin"), host)) {

@@ -213,6 +213,9 @@ static void plain(void)
         "{\"type\":\"error\",\"error\":{\"type\":\"not_found_error\"");
     HAS(ask("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "}}"),
         " 400 ");
+    HAS(ask("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 3\r\nContent-Length: 30\r\n\r\nabc", "}}"), " 400 ");
+    HAS(ask("GET /echo?q=a HTTP/1.1\r\n" HOST "Host: evil.example\r\n\r\n", "}}"), " 400 ");
+    HAS(ask("GET /echo?q=a HTTP/1.1\r\n\r\n", "}}"), " 400 ");
     /* other names of this machine and other pages */
     HAS(ask("GET /echo HTTP/1.1\r\nHost: evil.example\r\n\r\n", "}}"), " 403 ");
     HAS(ask("GET /echo HTTP/1.1\r\n" HOST "Origin: http://evil.example\r\n\r\n", "}}"), " 403 ");
@@ -251,6 +254,11 @@ static void keys(void)
         "Access-Control-Allow-Origin: http://page.example");
     HAS(ask("OPTIONS /echo HTTP/1.1\r\n" HOST "Origin: http://page.example\r\n\r\n", "\r\n\r\n"),
         "Access-Control-Allow-Headers: authorization");
+    HAS(ask("OPTIONS /echo HTTP/1.1\r\n" HOST "Origin: http://page.example\r\nAccess-Control-Request-Headers: x-stainless-os, "
+            "authorization\r\n\r\n", "\r\n\r\n"),
+        "Access-Control-Allow-Headers: x-stainless-os, authorization");
+    HAS(ask("OPTIONS /echo HTTP/1.1\r\n" HOST "Origin: http://page.example\r\nAccess-Control-Request-Headers: a:b\r\n\r\n",
+            "\r\n\r\n"), "Access-Control-Allow-Headers: authorization");
     CHECK(all_gone());
     http_close(rig.h);
 }
