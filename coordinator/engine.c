@@ -86,7 +86,6 @@ struct engine {
         int there;
     } *saved;             /* n_saved */
     uint64_t *draft_life; /* by sequence: of the executor that has its rows of the NextN block */
-    struct step_token *feed; /* max_tokens, of engine_feed */
     struct team *team;
     _Atomic uint64_t disk_call;
     _Atomic uint32_t step_open; /* of an executor on a real card, which rings nobody */
@@ -1137,11 +1136,10 @@ static int start_trunk(struct engine *en, struct err *e)
     };
     int rc;
 
-    en->feed = calloc(en->plan.max_tokens, sizeof *en->feed);
     en->saved = calloc(en->o->n_saved + 1, sizeof *en->saved);
     en->draft_life = calloc(en->n_seqs, sizeof *en->draft_life);
-    if (!en->feed || !en->saved || !en->draft_life)
-        return err_set(e, -ENOMEM, "no memory for a pass of %u tokens", en->plan.max_tokens);
+    if (!en->saved || !en->draft_life)
+        return err_set(e, -ENOMEM, "no memory for the books of %u sequences", en->n_seqs);
     if ((rc = start_lookup(en, e)))
         return rc;
     pc.lookup = en->lookup;
@@ -1438,7 +1436,6 @@ static void close_all(struct engine *en)
     free(en->weight_at);
     free(en->uses);
     free(en->ahead);
-    free(en->feed);
     free(en->saved);
     free(en->draft_life);
     free(en->told_uses);
@@ -1757,23 +1754,6 @@ void engine_foresee(struct engine *en, const uint32_t *ids, size_t n, size_t fro
 uint32_t engine_n_saved(const struct engine *en)
 {
     return en->o->n_saved;
-}
-
-const float *engine_feed(struct engine *en, const uint32_t *ids, size_t n, uint32_t pos)
-{
-    const float *logits = NULL;
-    struct step_token *tok = en->feed;
-
-    assert(n);
-    for (size_t at = 0; at < n;) {
-        uint32_t k = 0, last;
-        for (; k < en->plan.max_tokens && at < n; k++, at++)
-            tok[k] = (struct step_token){ids[at], pos + (uint32_t)at, 0};
-        last = k - 1;
-        struct step s = {.n_tokens = k, .token = tok, .n_out = at == n, .out = &last};
-        logits = engine_step(en, &s);
-    }
-    return logits;
 }
 
 /* Page faults of a process that read from the disk; 0 if it has gone. */

@@ -102,9 +102,6 @@ int engine_best(const struct engine *en, uint32_t row, uint32_t *id);
  * had the block's rows is gone; they begin anew with a pass from position 0. */
 uint32_t engine_drafts(const struct engine *en);
 const float *engine_draft(struct engine *en, const struct step *s);
-/* Tokens ids[0..n) of sequence slot 0 from position pos, in passes of at most the batch; logits of the
- * last token only: (n_vocab). */
-const float *engine_feed(struct engine *en, const uint32_t *ids, size_t n, uint32_t pos);
 /* Prompt reuse where layers are recurrent. engine_save: what they keep of a sequence before position pos is copied to
  * one of n_saved slots; pos is where its last step ended, or, where that had drafts, behind one of its tokens, and
  * where its next one begins. engine_restore: the slot's sequence is before that position again (returned), provided

@@ -78,6 +78,10 @@ def streams(c, first):
     check(text == first and chunks[0].choices[0].delta.role == "assistant" and len(chunks) >= 4, "a stream: %s" % chunks)
     check(len({k.id for k in chunks}) == 1 and chunks[-1].usage.completion_tokens == 12 and not chunks[-1].choices, "its last chunk: %s" % chunks[-1])
     check([k.choices[0].finish_reason for k in chunks if k.choices and k.choices[0].finish_reason] == ["length"], "why it ended")
+    # an answer that takes longer comes while it is made
+    pieces = [k.choices[0].delta.content for k in c.chat.completions.create(
+        model="any", messages=USER, temperature=0, max_tokens=200, stream=True, extra_body={"ignore_eos": True}) if k.choices]
+    check(len([x for x in pieces if x]) > 6, "a long answer in pieces: %s" % pieces)
     text = "".join(k.choices[0].text for k in c.completions.create(model="any", prompt=PROMPT, temperature=0, max_tokens=12, stream=True)
                    if k.choices)
     check(text == first, "completions as a stream: %r" % text)
