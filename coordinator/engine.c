@@ -332,7 +332,7 @@ static int cut_cards(struct engine *en, uint32_t part, struct plan_cards *c, str
 
     *c = (struct plan_cards){.n = en->n_cards, .emulated = !en->real.n, .trunk = away(en)};
     for (uint32_t k = 0; k < c->n; k++) {
-        bytes[k] = en->o->want.bytes;
+        bytes[k] = en->o->want.most[k];
         if (en->real.n && (rc = pool_room(en, k, &bytes[k], e)))
             return rc;
     }
@@ -347,7 +347,7 @@ static int cut_cards(struct engine *en, uint32_t part, struct plan_cards *c, str
 static int plan_with_cards(struct engine *en, const struct plan_file *f, struct plan_ask *a,
                            const struct plan_budget *b, struct err *e)
 {
-    int halves = !en->real.n && !en->o->want.bytes, rc;
+    int halves = !en->real.n && !en->o->want.most[0], rc;
 
     if (!en->n_cards)
         return plan_make(f, a, b, &en->plan, e);

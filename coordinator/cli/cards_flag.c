@@ -20,18 +20,7 @@ static const char *small_number(const char *at, uint32_t *out)
     return at + n;
 }
 
-static int emulated(const char *at, struct cards_wanted *c)
-{
-    at = small_number(at, &c->n);
-    c->kind = CARDS_EMULATED;
-    if (!at || !c->n || c->n > MAX_CARDS)
-        return -1;
-    if (!*at)
-        return 0;
-    return *at != ':' || value_size(at + 1, &c->bytes) || !c->bytes ? -1 : 0;
-}
-
-/* ":BYTES" of a card in a list. NULL: no size. */
+/* ":BYTES" of a card in a list, or ",BYTES". NULL: no size. */
 static const char *pool_size(const char *at, uint64_t *bytes)
 {
     char text[32];
@@ -42,6 +31,25 @@ static const char *pool_size(const char *at, uint64_t *bytes)
     memcpy(text, at, n);
     text[n] = 0;
     return value_size(text, bytes) || !*bytes ? NULL : at + n;
+}
+
+/* Behind the number a size for each card, or one for all. */
+static int emulated(const char *at, struct cards_wanted *c)
+{
+    uint32_t sizes = 0;
+
+    at = small_number(at, &c->n);
+    c->kind = CARDS_EMULATED;
+    if (!at || !c->n || c->n > MAX_CARDS)
+        return -1;
+    if (!*at)
+        return 0;
+    for (char before = ':'; *at; before = ',')
+        if (*at != before || sizes == c->n || !(at = pool_size(at, &c->most[sizes++])))
+            return -1;
+    for (uint32_t k = 1; sizes == 1 && k < c->n; k++)
+        c->most[k] = c->most[0];
+    return sizes == 1 || sizes == c->n ? 0 : -1;
 }
 
 static int listed(const char *at, struct cards_wanted *c)
@@ -63,7 +71,7 @@ int take_cards(const char *value, void *to, char *wanted, size_t room)
     struct cards_wanted *old = to, c = {.trunk = old->trunk};
     int bad = 0;
 
-    snprintf(wanted, room, "none, all, numbers of cards as in 0,1 or 0:BYTES,1:BYTES, or emu:N or emu:N:BYTES with N from 1 to %u", MAX_CARDS);
+    snprintf(wanted, room, "none, all, numbers of cards as in 0,1 or 0:BYTES,1:BYTES, emu:N or emu:N:BYTES with N from 1 to %u, or emu:N:BYTES,BYTES with a size for each", MAX_CARDS);
     if (!strcmp(value, "none"))
         c.kind = CARDS_NONE;
     else if (!strncmp(value, "emu:", 4))

@@ -86,8 +86,8 @@ const struct flag engine_flag_table[] = {
      .shown = "all that can be used, none for a model too small to gain by them",
      .help = "cards that compute: none, all, or their numbers, as in 0,1, or with the most memory for experts on each, as "
              "in 0:20G,1:8G; emu:N or emu:N:BYTES: N worker processes "
-             "that stand for cards and compute with the CPU's kernels, each with BYTES of memory for experts; for "
-             "tests, not for speed"},
+             "that stand for cards and compute with the CPU's kernels, each with BYTES of memory for experts "
+             "(emu:2:BYTES,BYTES: sizes of their own); for tests, not for speed"},
     {.name = "trunk",
      .arg = "WHERE",
      .kind = FLAG_TAKE,

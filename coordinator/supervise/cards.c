@@ -577,6 +577,23 @@ static uint64_t passed(const struct cards *c)
            (c->c.step ? atomic_load_explicit(c->c.step, memory_order_acquire) : 0);
 }
 
+/* One line, written at once: other threads write lines, too. lost: what it left; wait: until the next, or -1. */
+static void tell_death(const struct life *l, int pid, const char *lost, int64_t wait)
+{
+    char who[24] = "", next[100];
+
+    if (pid)
+        snprintf(who, sizeof who, " (pid %d)", pid);
+    if (wait >= 0)
+        snprintf(next, sizeof next, "another starts in %.1f s", (double)wait * 1e-9);
+    else if (l->number == CARD_LIVES)
+        snprintf(next, sizeof next, "no numbers are left for another, the run goes on without the card");
+    else
+        snprintf(next, sizeof next, "it failed %u times within a minute, the run goes on without the card", LIFE_FAILURES);
+    fprintf(stderr, "conclave: %s%s%s%s; %s; %s\n", l->name, who, strchr(l->how, ':') || !pid ? ": " : " ", l->how, lost,
+            next);
+}
+
 static void bury(struct cards *c, uint32_t k)
 {
     struct life *l = &c->c.life[k];
@@ -602,19 +619,11 @@ static void bury(struct cards *c, uint32_t k)
     l->number++;
     if (l->number == CARD_LIVES)
         wait = -1;
+    tell_death(l, pid, text, wait); /* before the one whose trunk it had says who goes on */
     life_pass(l, wait < 0 ? LIFE_OUT : LIFE_EMPTIED);
     l->not_before = now_ns() + (uint64_t)wait;
-    fprintf(stderr, "conclave: %s", l->name);
-    if (pid)
-        fprintf(stderr, " (pid %d)", pid);
-    fprintf(stderr, "%s%s; %s; ", strchr(l->how, ':') || !pid ? ": " : " ", l->how, text);
-    if (wait >= 0) {
-        fprintf(stderr, "another starts in %.1f s\n", (double)wait * 1e-9);
+    if (wait >= 0)
         return;
-    }
-    fprintf(stderr, l->number == CARD_LIVES ? "no numbers are left for another, the run goes on without the card\n"
-                                            : "it failed %u times within a minute, the run goes on without the card\n",
-            LIFE_FAILURES);
     ADD(c->out, 1);
     forget_places(c);
 }

@@ -18,8 +18,7 @@ struct cards_wanted { /* --cards and --trunk */
     enum cards_kind kind;
     uint32_t n;               /* listed or emulated */
     uint32_t card[MAX_CARDS]; /* listed: the driver's numbers */
-    uint64_t most[MAX_CARDS]; /* listed: bytes that its pool of experts may have; 0: what is free */
-    uint64_t bytes;           /* emulated: of each pool; 0: whatever is right */
+    uint64_t most[MAX_CARDS]; /* bytes that its pool of experts may have; 0: what is free, emulated: whatever is right */
     int trunk;                /* TRUNK_AUTO, TRUNK_CPU, or an index into the list of cards */
 };
 

@@ -115,12 +115,11 @@ static int take_answer(struct load *l, struct err *e)
     int a = order_answer(l->c->geo, l->c->pager, l->answered), rc;
 
     if (a < 0 && s->order.flags & ORDER_SOFT) {
+        const char *from = pieces_original_path(l->c->pieces, s->order.layer, s->order.expert);
         if (s->order.layer == UINT32_MAX)
-            fprintf(stderr, "conclave: tensor %s", l->c->m->tensor[s->order.expert].name);
+            fprintf(stderr, "conclave: tensor %s: read from %s instead\n", l->c->m->tensor[s->order.expert].name, from);
         else
-            fprintf(stderr, "conclave: layer %u, expert %u", s->order.layer, s->order.expert);
-        fprintf(stderr, ": read from %s instead\n",
-                pieces_original_path(l->c->pieces, s->order.layer, s->order.expert));
+            fprintf(stderr, "conclave: layer %u, expert %u: read from %s instead\n", s->order.layer, s->order.expert, from);
         l->again[l->n_again++] = (struct order_name){s->order.layer, s->order.expert};
         l->n_read_again++;
         l->answered++;

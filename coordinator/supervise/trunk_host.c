@@ -256,16 +256,17 @@ static int succeed(struct trunk_host *h, uint64_t again)
         usleep(LIFE_LOOK_US);
         up = atomic_load(&l->last_up); /* one that was up, but died before we saw it, has published nothing */
     }
-    fprintf(stderr, "conclave: %s: %u open call%s retired, ", l->name, open, open == 1 ? "" : "s");
+    /* each a line written at once: the steward's thread writes lines, too */
     if (turn == LIFE_OUT) {
-        fprintf(stderr, "the trunk is executed here from call %llu on, %llu tokens are played again\n",
-                (unsigned long long)h->first, (unsigned long long)again);
+        fprintf(stderr, "conclave: %s: %u open call%s retired, the trunk is executed here from call %llu on, %llu tokens are "
+                        "played again\n",
+                l->name, open, open == 1 ? "" : "s", (unsigned long long)h->first, (unsigned long long)again);
         h->out = 1;
         return -1;
     }
     h->count.successors++;
-    fprintf(stderr, "pid %d goes on with call %llu, %llu tokens are played again\n", l->pid,
-            (unsigned long long)h->first, (unsigned long long)again);
+    fprintf(stderr, "conclave: %s: %u open call%s retired, pid %d goes on with call %llu, %llu tokens are played again\n",
+            l->name, open, open == 1 ? "" : "s", l->pid, (unsigned long long)h->first, (unsigned long long)again);
     return 0;
 }
 

@@ -2,12 +2,13 @@
 """A card's worker that dies or faults does not change the text: killed between the stores of the protocol's
 words (CONCLAVE_DIE, shm/fault.h), killed from outside at any moment, stopped, ended by an error of its own,
 dying while it starts, three times within a minute, both workers at once, while the slots are filled for the
-first time, in a prompt of several calls a layer. The log says who died, who has its items, and who goes on;
+first time, in a prompt of several calls a layer; of two cards, four and eight, with pools of one size and of many. The log says who died, who has its items, and who goes on;
 nothing is left.
 
     tests/faults/test_card_death.py BUILD [--cards LIST] [--parts points,host,...] [--points fault,item,...]
 
 Emulated cards, or with --cards the driver's: 0, or 0,0 or 0,1."""
+import json
 import os
 import random
 import re
@@ -297,11 +298,50 @@ def prompts():
     del os.environ["CONCLAVE_CALL_TOKENS"]
 
 
+def uneven(quiet):
+    """More cards, small and large pools side by side: nobody dies, a card with few slots, one with many, the one with
+    the trunk, several at once."""
+    def run(sizes, trunk="cpu", die=None, which=()):
+        if REAL:
+            value = ",".join("%s:%d" % card for card in zip(REAL.split(","), sizes))
+        else:
+            value = "emu:%d:%s" % (len(sizes), ",".join(map(str, sizes)))
+        with tempfile.NamedTemporaryFile() as f:
+            r = Run("--cards", value, "--trunk", trunk, "--stats", f.name, die=die)
+            if which:
+                kill(r.begun(), *which)
+            r.end()
+            if die:
+                return r.same(quiet)
+            r.has(quiet)
+            s = json.load(f)
+        here = sorted((w["card"], w["items"], w["came"]) for w in s["workers"] if "card" in w)
+        check(len(here) == len(sizes) and all(w[2] for w in here), "%s: cards, items, experts: %s" % (r.what, here))
+        return check(which or all(w[1] for w in here), "%s: cards, items, experts: %s" % (r.what, here))
+
+    if N_CARDS < 2:
+        return
+    k = 1 << 10
+    for sizes in ((256 * k, 3072 * k),) if REAL else ((512 * k, 2048 * k, 256 * k, 1024 * k),
+                                                      (1024 * k, 256 * k, 512 * k, 256 * k, 2048 * k, 256 * k, 256 * k, 512 * k)):
+        few, many = sizes.index(min(sizes)), sizes.index(max(sizes))
+        run(sizes)
+        run(sizes, die="item:2:%d" % few)
+        run(sizes, die="item:9:%d" % many)
+        run(sizes, "0", die="step:9:0")
+        run(sizes, str(many), die="fault:3:%d" % many)
+        run(sizes, "0", die="item:2:%d" % (many or 1))
+        run(sizes, str(many), which=(0, len(sizes) - 1))
+    for n in (N_CARDS,) if REAL else (4, 8):
+        run((HALF // n,) * n, "0")
+        run((HALF // n,) * n, "0", die="item:2:1")
+
+
 def main():
     plain = Run().end()
     quiet = plain.text
     check(len(quiet) > 100 and not plain.deaths, "the quiet run: %r %r" % (quiet[:80], plain.err[-300:]))
-    for part in (host, points, outside, successors, ends, filling, prompts):
+    for part in (host, points, outside, successors, ends, filling, prompts, uneven):
         begin = time.monotonic()
         if PARTS and part.__name__ not in PARTS:
             continue
