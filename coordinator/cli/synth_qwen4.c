@@ -74,6 +74,17 @@ static void key_u64s(struct front *f, const char *name, const uint64_t *v, uint3
         synth_put_u64(f, v[i]);
 }
 
+/* How many of the rotated pairs take a text's position, an image's row, its column: all three are one number in text,
+ * but other programs want the key. The model's 32 are 11, 11, 10. */
+static void sections_key(struct front *f, uint32_t pairs)
+{
+    synth_key_array(f, "qwen4exp.rope.dimension_sections", GGUF_I32, 4);
+    synth_put_u32(f, (pairs + 2) / 3);
+    synth_put_u32(f, (pairs + 1) / 3);
+    synth_put_u32(f, pairs / 3);
+    synth_put_u32(f, 0);
+}
+
 static void ngram_keys(struct front *f, const struct synth_shape *s)
 {
     static const uint64_t factors[SIZE] = {23703573157769, 20109073645365, 8052911324071}; /* as published */
@@ -119,6 +130,7 @@ void synth_qwen4_keys(struct front *f, const struct synth_shape *s)
     key(f, "attention.value_length", s->head_dim);
     key_f(f, "attention.layer_norm_rms_epsilon", 1e-9f); /* the running mean is a small vector before its norm */
     key(f, "rope.dimension_count", s->head_dim / 4);
+    sections_key(f, s->head_dim / 8);
     key_f(f, "rope.freq_base", 1e7f);
     key(f, "full_attention_interval", 4);
     key(f, "ssm.conv_kernel", TAPS);

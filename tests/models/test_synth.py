@@ -71,6 +71,27 @@ def routes_of(check, model, what):
     return [[(i, chosen[i][USED * t + k]) for i in range(LAYERS) for k in range(USED)] for t in range(TOKENS)]
 
 
+def foreseen(check, model, what, ram):
+    """Reading ahead into a quarter of the experts' memory: most of what the first layer's choice does not decide is
+    named before its call, in either form of the residual, and most of what is read is called for. Chance alone:
+    USED of EXPERTS. Experts and attention write little in these files, so that each layer chooses like the next."""
+    with tempfile.TemporaryDirectory() as d:
+        stats = os.path.join(d, "stats")
+        said = {}
+        for mode in ("off", "on"):
+            p = conclave("run", "-m", model, "-p", "abcdefgh", "-n", 100, "--temp", 1, "--seed", 1, "--ignore-eos",
+                         "--no-heat", "--ram", ram, "--prefetch", mode, "--stats", stats)
+            if not check(p.returncode == 0, "%s: %s" % (what, p.stderr.decode()[-400:])):
+                return
+            with open(stats) as f:
+                said[mode] = p.stdout, json.load(f)["residency"]["prefetch"]
+    s = said["on"][1]
+    used = s["in_time"] + s["late"]
+    print("%s: of %d experts read ahead %d were called for" % (what, used + s["wasted"], used))
+    check(said["on"][0] == said["off"][0], "%s: another text with reading ahead" % what)
+    check(used > 50 and used > s["wasted"], "%s: read ahead: %s" % (what, s))
+
+
 check = Checks()
 for preset, bounds, shape in [(*b, SHAPE) for b in BOUNDS.items()] + [(*b, QWEN4) for b in QWEN4_BOUNDS.items()]:
     with tempfile.TemporaryDirectory() as d:
@@ -79,6 +100,8 @@ for preset, bounds, shape in [(*b, SHAPE) for b in BOUNDS.items()] + [(*b, QWEN4
         if not check(p.returncode == 0, "%s: %s" % (preset, p.stderr.decode())):
             continue
         routes = routes_of(check, model, preset)
+        if preset == "local":
+            foreseen(check, model, *(("qwen4exp", "5M") if shape is QWEN4 else ("qwen3moe", "2600K")))
     if not routes:
         continue
     figures = (lru(routes, LAYERS * EXPERTS // 4), lru(routes, LAYERS * EXPERTS // 2), hottest(routes, 1 / 7),

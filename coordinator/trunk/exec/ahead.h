@@ -1,28 +1,30 @@
-/* A guess at the next layer's choice: its norm and router applied to the residual as it is before this
- * layer's experts have answered. Nothing of it enters a result; it only says what is worth reading. */
+/* A guess at the next layer's choice: the operations between the residual and the next router, done on the residual
+ * as it is before this layer's experts have answered. Nothing of it enters a result; it only says what is worth
+ * reading. */
 #pragma once
-#include <stddef.h>
 #include <stdint.h>
 
 #include "coordinator/trunk/exec/program.h"
 
-enum { AHEAD_TOKENS = 4 }; /* passes of more tokens use most experts anyway */
+struct exec;
+struct moe;
+enum {
+    AHEAD_TOKENS = 4, /* passes of more tokens use most experts anyway */
+    AHEAD_OPS = 16    /* between a residual and a router: 12 where gates of low rank mix streams */
+};
 
 struct ahead_layer {
-    const struct op *norm, *product, *router; /* NULL: no later router of a form that is known */
-    uint32_t layer;
+    uint32_t layer, n;
+    uint32_t op[AHEAD_OPS]; /* numbers of operations, ascending, the last one the router's; n 0: no later router, or
+                             * none that follows from the residual by operations on single rows */
 };
-/* The layer behind the OP_MOE_CALL at op `at`. Borrows from the program. */
+/* The layer behind the OP_MOE_CALL at op `at`. */
 struct ahead_layer ahead_find(const struct program *p, uint32_t at);
 
-struct ahead_space { /* one token's */
-    float *h, *logits;
-    uint8_t *form;
-};
-/* Room for any layer of the program. 0, or -1: no memory. Hands over *s, which ahead_free ends. */
-int ahead_space(const struct program *p, struct ahead_space *s);
-void ahead_free(struct ahead_space *s);
-
-/* residual (n_embd) f32 -> ids: a->router->n[1] of them, the likeliest first. */
-void ahead_choose(const struct program *p, const uint8_t *const *weight, const struct ahead_layer *a,
-                  const float *residual, struct ahead_space *s, uint32_t *ids);
+/* Buffers of the guesses' own: the pass that is under way must not see them. */
+struct ahead_guess;
+/* 0 and *out, which ahead_close ends (NULL is fine); -1: no memory. Of an executor whose buffers are there. */
+int ahead_open(const struct exec *x, struct ahead_guess **out);
+void ahead_close(struct ahead_guess *g);
+/* The leader's, after the call of op `at` has been published: tells m what the next layer is likely to choose. */
+void ahead_guess(const struct exec *x, struct ahead_guess *g, uint32_t at, struct moe *m);

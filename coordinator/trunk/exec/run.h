@@ -19,6 +19,10 @@ struct buffer {
     size_t form_stride[N_FORMS], part_stride[N_FORMS];
 };
 
+/* Zeroed, in every form that it is prepared in. 0; -1: no memory, and what there is must be closed. */
+int buffer_open(const struct prog_buffer *b, uint32_t rows, struct buffer *out);
+void buffer_close(struct buffer *b);
+
 struct exec {
     struct exec_config c;
     struct buffer *buf;
@@ -30,9 +34,7 @@ struct exec {
     int n_scratch;
     float *scores; /* (SELECT_TOKENS, pools of the context): of the group of tokens in work */
     size_t n_pools;
-    struct ahead_layer *ahead; /* by op, of OP_MOE_CALL */
-    struct ahead_space guess;
-    uint32_t *likely; /* (AHEAD_TOKENS, top_k) */
+    struct ahead_guess *guess;
     /* the step */
     const struct step *s;
     struct step_rows rows; /* asked for by the first operation that reads them; NULL: not yet */

@@ -91,6 +91,30 @@ static uint8_t *pages(size_t bytes)
     return p == MAP_FAILED ? NULL : p;
 }
 
+int buffer_open(const struct prog_buffer *b, uint32_t rows, struct buffer *out)
+{
+    out->data = zeroed((size_t)rows * b->width * 4);
+    if (!out->data)
+        return -1;
+    for (int f = 0; f < N_FORMS; f++) {
+        if (!(b->forms >> f & 1) || f == ACT_F32)
+            continue;
+        out->part_stride[f] = act_stride(f, b->width / parts_of(b));
+        out->form_stride[f] = parts_of(b) * out->part_stride[f];
+        out->form[f] = zeroed(rows * out->form_stride[f]);
+        if (!out->form[f])
+            return -1;
+    }
+    return 0;
+}
+
+void buffer_close(struct buffer *b)
+{
+    free(b->data);
+    for (int f = 0; f < N_FORMS; f++)
+        free(b->form[f]);
+}
+
 int exec_open(const struct exec_config *c, struct exec **out, struct err *e)
 {
     const struct program *p = c->prog;
@@ -105,31 +129,15 @@ int exec_open(const struct exec_config *c, struct exec **out, struct err *e)
     x->n_pools = pool_of(p) ? c->n_ctx / pool_of(p) : 0;
     x->scores = (float *)pages(SELECT_TOKENS * x->n_pools * sizeof(float));
     x->plan = calloc(p->n_ops + 1, 1);
-    x->ahead = calloc(p->n_ops + 1, sizeof *x->ahead);
-    x->likely = malloc(AHEAD_TOKENS * (p->top_k + 1) * sizeof *x->likely);
     x->cos = (float *)pages(rope);
     x->sin = (float *)pages(rope);
-    if (!x->buf || !x->states || !x->plan || !x->cos || !x->sin || !x->scores || !x->ahead || !x->likely ||
-        ahead_space(p, &x->guess))
+    if (!x->buf || !x->states || !x->plan || !x->cos || !x->sin || !x->scores)
         goto no_memory;
-    for (uint32_t i = 0; i < p->n_ops; i++)
-        if (p->op[i].kind == OP_MOE_CALL)
-            x->ahead[i] = ahead_find(p, i);
-    for (uint32_t i = 0; i < p->n_buffers; i++) {
-        const struct prog_buffer *b = &p->buffer[i];
-        x->buf[i].data = zeroed((size_t)rows_of(x, i) * b->width * 4);
-        if (!x->buf[i].data)
+    for (uint32_t i = 0; i < p->n_buffers; i++)
+        if (buffer_open(&p->buffer[i], rows_of(x, i), &x->buf[i]))
             goto no_memory;
-        for (int f = 0; f < N_FORMS; f++) {
-            if (!(b->forms >> f & 1) || f == ACT_F32)
-                continue;
-            x->buf[i].part_stride[f] = act_stride(f, b->width / parts_of(b));
-            x->buf[i].form_stride[f] = parts_of(b) * x->buf[i].part_stride[f];
-            x->buf[i].form[f] = zeroed(rows_of(x, i) * x->buf[i].form_stride[f]);
-            if (!x->buf[i].form[f])
-                goto no_memory;
-        }
-    }
+    if (c->moe && ahead_open(x, &x->guess))
+        goto no_memory;
     *out = x;
     return 0;
 no_memory:
@@ -145,11 +153,9 @@ void exec_close(struct exec *x)
         return;
     p = x->c.prog;
     size_t rope = ((size_t)x->c.n_ctx + 1) * (p->n_rot / 2) * sizeof(float);
-    for (uint32_t i = 0; x->buf && i < p->n_buffers; i++) {
-        free(x->buf[i].data);
-        for (int f = 0; f < N_FORMS; f++)
-            free(x->buf[i].form[f]);
-    }
+    ahead_close(x->guess);
+    for (uint32_t i = 0; x->buf && i < p->n_buffers; i++)
+        buffer_close(&x->buf[i]);
     states_close(x->states);
     if (x->scores)
         munmap(x->scores, x->n_pools ? SELECT_TOKENS * x->n_pools * sizeof(float) : 1);
@@ -159,9 +165,6 @@ void exec_close(struct exec *x)
         munmap(x->sin, rope ? rope : 1);
     free(x->buf);
     free(x->plan);
-    free(x->ahead);
-    free(x->likely);
-    ahead_free(&x->guess);
     free(x->scratch);
     free(x->keep);
     free(x->dump_scores);
@@ -193,26 +196,13 @@ uint64_t exec_steps(const struct exec *x)
 
 /* ---- one operation ---- */
 
-/* While the workers compute this layer's experts. */
-static void foresee(struct exec *x, const struct op *op)
-{
-    const struct ahead_layer *a = &x->ahead[op - x->c.prog->op];
-    uint32_t n = x->s->n_tokens;
-
-    if (!a->norm || n > AHEAD_TOKENS || !moe_foresees(x->c.moe))
-        return;
-    for (uint32_t t = 0; t < n; t++)
-        ahead_choose(x->c.prog, x->c.weight, a, row_f32(x, a->norm->in[0], t), &x->guess,
-                     x->likely + (size_t)t * a->router->n[1]);
-    moe_foresee(x->c.moe, a->layer, x->likely, n * a->router->n[1]);
-}
-
 static void run_call(struct exec *x, const struct op *op, struct part p)
 {
     (void)p; /* the leader's */
     moe_keep_rows(x->c.moe, x->dump ? x->keep : NULL);
     moe_begin(x->c.moe, op->n[0], op->n[1], x->buf[op->in[0]].data, x->buf[op->in[1]].data, x->s->n_tokens);
-    foresee(x, op);
+    if (x->guess) /* while the workers compute this layer's experts */
+        ahead_guess(x, x->guess, (uint32_t)(op - x->c.prog->op), x->c.moe);
 }
 
 static void run_sum(struct exec *x, const struct op *op, struct part p)
