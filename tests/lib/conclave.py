@@ -129,7 +129,7 @@ def whole_model_hashes():
 
 # golden models whose architecture is built
 BUILT = ["tiny/olmoe", "tiny/qwen3moe", "tiny/qwen35moe", "tiny/qwen4exp", "tiny/glm5next", "models/olmoe-q8_0",
-         "models/qwen3moe-q4_k_m", "models/qwen3moe-iq"]
+         "models/qwen3moe-q4_k_m", "models/qwen3moe-iq", "models/qwen35moe-q4_k_m", "models/qwen4exp-q8_0-iq4_xs"]
 
 
 def long_prompts():

@@ -10,16 +10,17 @@ sys.path.insert(0, "tests/lib")
 from conclave import DEMO, Checks, Eval, cases  # noqa: E402
 
 NAMES = ["tiny/olmoe", "tiny/qwen3moe", "models/olmoe-q8_0", "models/qwen3moe-q4_k_m", "models/qwen3moe-iq",
-         "tiny/qwen35moe", "models/qwen35moe-q4_k_m", "tiny/qwen4exp", "tiny/glm5next"]
+         "tiny/qwen35moe", "models/qwen35moe-q8_0", "models/qwen35moe-q4_k_m", "tiny/qwen4exp",
+         "models/qwen4exp-q8_0-iq4_xs", "tiny/glm5next"]
 
 
 def prompts():
     for name, model, _, prompt in cases(NAMES):
         if prompt["name"] not in ("short", "eos"):  # the long one runs the same code on more tokens
-            yield name, model, prompt["tokens"]
+            yield name, model, prompt["tokens"], "nextn" in prompt
     with open(DEMO + "/ref/story-moe.json") as f:
         case = json.load(f)
-    yield "story-moe", DEMO + "/story-moe-q4_k_m.gguf", case["prompts"][-1]["tokens"]
+    yield "story-moe", DEMO + "/story-moe-q4_k_m.gguf", case["prompts"][-1]["tokens"], False
 
 
 check = Checks()
@@ -27,7 +28,7 @@ policies = itertools.cycle(("heat", "lru", "heat", "lfu", "heat"))
 read_ahead = 0
 ahead = itertools.cycle(("on", "on", "off"))
 tables = itertools.cycle(("1G", "4K", "12K"))  # whole; rows of a token or two; most of them
-for name, model, tokens in prompts():
+for name, model, tokens, nextn in prompts():
     base = Eval(model, tokens, "--nodes", 1, "-t", 1, "--batch", 1)
     if not check(base.ok, "%s: %s" % (name, base.error())):
         continue
@@ -63,5 +64,17 @@ for name, model, tokens in prompts():
         r = Eval(model, tokens, "--nodes", nodes, "--ram", whole * 7 // 8, "--batch", 1, "--prefetch", "on")
         if check(r.ok and r.logits == base.logits, "%s --nodes %d, reading ahead: other bytes" % (name, nodes)):
             read_ahead += sum(r.stats["residency"]["prefetch"][k] for k in ("in_time", "late", "wasted"))
+    if not nextn:
+        continue
+    # rows of the NextN block
+    base = Eval(model, tokens, "--nodes", 1, "-t", 1, "--batch", 1, nextn=True)
+    check(base.ok and base.nextn, "%s: NextN rows: %s" % (name, base.error()))
+    for cards, nodes, ram, batch in itertools.product((None, "emu:1", "emu:2"), (1, 3), (whole, max(whole // 4, one)),
+                                                      (1, 5, len(tokens))):
+        args = ("--nodes", nodes, "--ram", ram, "--batch", batch, "--prefetch", "off" if cards else next(ahead),
+                *(("--cards", cards) if cards else ()))
+        r = Eval(model, tokens, *args, nextn=True)
+        check(r.ok and r.logits == base.logits and r.nextn == base.nextn, "%s %s: other NextN bytes: %s" %
+              (name, " ".join(map(str, args)), r.error()))
 check(read_ahead > 0, "nothing was read ahead")
 check.end()
