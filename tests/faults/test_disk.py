@@ -13,7 +13,9 @@ import tempfile
 
 sys.path.insert(0, "tests/lib")
 from cli import STORY, SharedMemory, gone, program, refused, workers_up  # noqa: E402
-from conclave import Checks  # noqa: E402
+from conclave import GOLDEN, Checks  # noqa: E402
+
+TABLES = GOLDEN + "/tiny/qwen4exp/model.gguf"
 
 check = Checks()
 shm = SharedMemory()
@@ -91,6 +93,28 @@ def lasting(lib, total):
             check(len(r.lines("cannot read")) == 1, "told more than once: %r" % r.stderr)
 
 
+def rows(lib, tmp):
+    """The same where all that is read in an answer are rows of look-up tables: the experts fit."""
+    count = os.path.join(tmp, "count")
+    paged = ("--table-ram", "4K", "--batch", "1")
+    whole = Run(TABLES, {"LD_PRELOAD": lib, "FAULT_COUNT": count})
+    at_start = counts(count)[0]
+    r = Run(TABLES, {"LD_PRELOAD": lib, "FAULT_COUNT": count}, *paged)
+    total = counts(count)[0]
+    check(whole.returncode == 0 and r.stdout == whole.stdout and len(r.stdout) > 60 and total > at_start + 40,
+          "rows: %d and %d reads, %r, %r" % (at_start, total, r.stdout, r.stderr))
+    for io in ("uring", "threads"):
+        env = {"LD_PRELOAD": lib, "CONCLAVE_IO": io}
+        for fault in ("eio:%d:2" % (total - 40), "eagain:%d:3" % (total - 30), "short:%d:9" % (total - 20)):
+            r = Run(TABLES, dict(env, FAULT_READ=fault, FAULT_COUNT=count), *paged)
+            check(r.returncode == 0 and r.stdout == whole.stdout and counts(count)[1] == int(fault.split(":")[2]),
+                  "rows, %s, %s: status %d, %r %r" % (io, fault, r.returncode, r.stdout, r.stderr[-300:]))
+        r = Run(TABLES, dict(env, FAULT_READ="eio:%d:0" % (total - 20)), *paged)
+        check(r.returncode == 1 and len(r.lines("cannot read")) == 1 and len(r.lines("Input/output error")) == 1 and
+              "model.gguf: byte " in r.lines("cannot read")[0], "rows, %s, a disk that keeps failing: status %d, %r" %
+              (io, r.returncode, r.stderr))
+
+
 def shorter(tmp):
     """The file loses its end while an answer is being written."""
     path = os.path.join(tmp, "shrinks.gguf")
@@ -157,6 +181,7 @@ def main():
         check(total > 100 and not bad, "%d reads, %d of them bad" % (total, bad))
         passing(lib, tmp, text, total)
         lasting(lib, total)
+        rows(lib, tmp)
         shorter(tmp)
         refusals(lib, tmp, text)
     check.end()

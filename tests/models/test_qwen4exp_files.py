@@ -2,6 +2,7 @@
 """Files of qwen4exp as they are in circulation: block sizes that are all 0, a draft block, other shapes of the same
 values; what makes no sense is refused with a line. And look-up tables whose rows stay in the file: the same bytes
 with every budget, form of reading, place of the trunk, from a pack; a token table of its own, with drafts."""
+import json
 import os
 import struct
 import sys
@@ -141,6 +142,26 @@ def tables():
         check(len(texts) == 1 and len(texts.pop()) > 0, "%s: drafts with a paged table: %s" % (name, texts))
 
 
+def told():
+    """What inspect and plan say of states and tables is what a run takes."""
+    look = json.loads(conclave("inspect", "-m", MODEL, "--json").stdout)["kv_bytes_per_token"]
+    words = conclave("inspect", "-m", MODEL).stdout.decode()
+    check("state of a token  f16 144 bytes, f32 272 bytes" in words and "of a sequence" in words, "inspect: %s" % words)
+    stats = os.path.join(folder.name, "stats")
+    for kv in ("f16", "f32"):
+        p = conclave("run", "-m", MODEL, "-p", "A still is", "-n", 4, "-c", 64, "--kv", kv, "--stats", stats)
+        with open(stats) as f:
+            s = json.load(f)
+        check(p.returncode == 0 and s["kv_bytes"] == 64 * look[kv] + look["fixed"], "--kv %s: %d bytes of state, %s" %
+              (kv, s["kv_bytes"], look))
+    for args, words in (((), ("look-up tables, whole; a token reads",)),
+                        (("--table-ram", "1K", "--batch", 1), ("rows and those on their way of 59.75 KiB on the disk",))):
+        p = conclave("plan", "-m", MODEL, "--no-measure", *args)
+        line = next((x for x in p.stdout.decode().splitlines() if x.split()[:1] == ["tables"]), "")
+        check(p.returncode == 0 and all(w in line for w in words), "plan %s: %r" % (args, line))
+
+
 files()
 tables()
+told()
 check.end()
