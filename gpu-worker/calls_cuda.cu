@@ -12,7 +12,7 @@
 
 enum {
     FEW_THREADS = 256,   /* of a block that publishes so many pairs: a thread a pair */
-    MANY_THREADS = 1024, /* ... more: a thread an expert */
+    MANY_THREADS = 1024, /* ... more: a warp an expert */
     WAIT_THREADS = 256,
     SUM_THREADS = 256,
     MOST_BLOCKS = 64,    /* that carry activations */
@@ -51,7 +51,7 @@ struct view {
     struct state *state;
     uint32_t *own; /* by layer * n_experts + expert: 0, or 1 + its slot's offset / SLOT_ALIGN */
     const uint8_t *pool;
-    uint32_t *item_of; /* by pair; OWN */
+    uint32_t *item_of; /* by pair; OWN; NULL: of no call */
     uint32_t *chosen;  /* as choice */
     uint64_t choice_layer; /* words a layer */
     uint32_t n_nodes, n_experts;
@@ -274,56 +274,83 @@ static __device__ split split_few(const view &v, const layer_view &l, bool away,
     return {(uint32_t)(all & 0xFFFFF), (uint32_t)(all >> 20 & 0xFFFFF), (uint32_t)(all >> 40)};
 }
 
-/* An expert of one thread and its tokens. at: own items, items, pairs before it. */
+/* An expert of one warp and its tokens: 32 pairs are looked at together. at: own items, items, pairs before
+ * it. */
 static __device__ void put_expert(const view &v, const layer_view &l, uint64_t n, uint32_t e, uint32_t slot,
                                   uint32_t count, const split &at, expert_item *items, expert_slot *slots,
                                   struct named *found)
 {
-    uint32_t done = 0, pairs = l.n_tokens * l.used;
+    const uint32_t lane = threadIdx.x % 32, pairs = l.n_tokens * l.used;
+    uint32_t done = 0;
 
-    if (!slot)
+    if (!slot && lane == 0)
         put_item(v, l, n, at.n_items, e, at.n_pairs, count, found);
-    for (uint32_t i = 0; i < pairs; i++) {
-        uint32_t j = done % EXPERT_TOKENS, own = at.n_own + done / EXPERT_TOKENS;
-        if (l.ids[i] != e)
-            continue;
-        if (slot) {
+    for (uint32_t i = lane; done < count; i += 32) {
+        const bool mine = i < pairs && l.ids[i] == e;
+        const uint32_t all = __ballot_sync(~0u, mine), before = done + __popc(all & ((1u << lane) - 1));
+        const uint32_t j = before % EXPERT_TOKENS, own = at.n_own + before / EXPERT_TOKENS;
+
+        if (mine && slot) {
             if (!j) {
                 items[own].slot = own;
+                items[own].n_tok = min(count - before, (uint32_t)EXPERT_TOKENS);
                 put_slot(v, l, e, slot, &slots[own]);
             }
             items[own].tok[j] = i / l.used;
             items[own].row[j] = i;
-            items[own].n_tok = j + 1;
-            v.item_of[i] = OWN;
-        } else {
-            put_pair(v, l, n, at.n_pairs + done, at.n_items, i);
+            if (v.item_of)
+                v.item_of[i] = OWN;
+        } else if (mine) {
+            put_pair(v, l, n, at.n_pairs + before, at.n_items, i);
         }
-        done++;
+        done += __popc(all);
     }
 }
 
-/* Several tokens: experts ascending, the pairs of each in the order of tokens; the whole block. */
+/* How many pairs are an expert's; a warp. */
+static __device__ uint32_t count_pairs(const layer_view &l, uint32_t e)
+{
+    const uint32_t pairs = l.n_tokens * l.used;
+    uint32_t count = 0;
+
+#pragma unroll 8
+    for (uint32_t i = threadIdx.x % 32; i < pairs; i += 32)
+        count += l.ids[i] == e;
+    for (int d = 16; d; d /= 2)
+        count += __shfl_xor_sync(~0u, count, d);
+    return count;
+}
+
+/* Several tokens: experts ascending, the pairs of each in the order of tokens; the whole block. A warp looks
+ * through the pairs for an expert, a thread has an expert's place among the others. */
 static __device__ split split_many(const view &v, const layer_view &l, bool away, uint64_t n, expert_item *items,
                                    expert_slot *slots, struct named *found)
 {
     __shared__ uint64_t before[MANY_THREADS]; /* own items 20 bits, items 20, pairs 24 */
-    uint32_t pairs = l.n_tokens * l.used, thread = threadIdx.x;
+    __shared__ uint32_t counts[MANY_THREADS], slot_of_expert[MANY_THREADS];
+    const uint32_t thread = threadIdx.x, warp = thread / 32, warps = MANY_THREADS / 32;
     uint64_t base = 0;
 
     for (uint32_t e0 = 0; e0 < v.n_experts; e0 += MANY_THREADS) {
-        uint32_t e = e0 + thread, count = 0, slot = 0;
-        uint64_t mine = 0, at;
+        const uint32_t n_here = min(v.n_experts - e0, (uint32_t)MANY_THREADS);
+        uint32_t count, slot = 0; /* read once: what lies here may not change between two looks */
+        uint64_t mine = 0;
 
-        for (uint32_t i = 0; e < v.n_experts && i < pairs; i++)
-            count += l.ids[i] == e;
+        for (uint32_t k = warp; k < n_here; k += warps) {
+            count = count_pairs(l, e0 + k);
+            if (thread % 32 == 0)
+                counts[k] = count;
+        }
+        __syncthreads();
+        count = thread < n_here ? counts[thread] : 0;
         if (count)
-            slot = v.own[(size_t)l.layer * v.n_experts + e];
+            slot = v.own[(size_t)l.layer * v.n_experts + e0 + thread];
         if (slot)
             mine = (count + EXPERT_TOKENS - 1) / EXPERT_TOKENS;
         else if (count)
             mine = 1ull << 20 | (uint64_t)count << 40;
         before[thread] = mine;
+        slot_of_expert[thread] = slot;
         __syncthreads();
         for (uint32_t d = 1; d < MANY_THREADS; d *= 2) { /* inclusive sums */
             uint64_t add = thread >= d ? before[thread - d] : 0;
@@ -331,10 +358,13 @@ static __device__ split split_many(const view &v, const layer_view &l, bool away
             before[thread] += add;
             __syncthreads();
         }
-        at = base + before[thread] - mine;
-        if (count && (slot || away)) {
-            split here = {(uint32_t)(at & 0xFFFFF), (uint32_t)(at >> 20 & 0xFFFFF), (uint32_t)(at >> 40)};
-            put_expert(v, l, n, e, slot, count, here, items, slots, found);
+        for (uint32_t k = warp; k < n_here; k += warps) {
+            const uint64_t at = base + (k ? before[k - 1] : 0);
+
+            if (counts[k] && (slot_of_expert[k] || away)) {
+                split here = {(uint32_t)(at & 0xFFFFF), (uint32_t)(at >> 20 & 0xFFFFF), (uint32_t)(at >> 40)};
+                put_expert(v, l, n, e0 + k, slot_of_expert[k], counts[k], here, items, slots, found);
+            }
         }
         base += before[MANY_THREADS - 1];
         __syncthreads();
@@ -471,6 +501,17 @@ static __global__ void __launch_bounds__(MANY_THREADS)
     publish_call(v, l, n_items, away, [&](uint64_t n, struct named *found) {
         return split_many(v, l, away, n, items, slots, found);
     });
+}
+
+/* What is here alone, of any number of tokens; one block. */
+static __global__ void __launch_bounds__(MANY_THREADS)
+    own_pairs(const __grid_constant__ layer_view l, expert_item *items, uint32_t *n_items, expert_slot *slots,
+              const __grid_constant__ view v)
+{
+    split r = split_many(v, l, false, 0, items, slots, NULL);
+
+    if (threadIdx.x == 0)
+        *n_items = r.n_own;
 }
 
 /* ---- waiting ---- */
@@ -776,6 +817,15 @@ int calls_cuda_publish(struct calls_cuda *x, const struct calls_cuda_layer *l, s
         many_pairs<<<(unsigned)blocks, threads, 0, s>>>(lv, items, n_items, slots, x->v);
     return cudaGetLastError();
 }
+int calls_cuda_own(struct calls_cuda *x, const struct calls_cuda_layer *l, struct expert_item *items, uint32_t *n_items,
+                   struct expert_slot *slots, cudaStream_t s)
+{
+    struct view v = x->v;
+
+    v.item_of = NULL;
+    own_pairs<<<1, MANY_THREADS, 0, s>>>(view_of(x, l), items, n_items, slots, v);
+    return cudaGetLastError();
+}
 static dim3 row_grid(const struct calls_cuda_layer *l, uint32_t rows)
 {
     return dim3((l->n_embd / 4 + SUM_THREADS - 1) / SUM_THREADS, rows);
@@ -799,7 +849,7 @@ int calls_cuda_gather(struct calls_cuda *x, const struct calls_cuda_layer *l, cu
 int calls_cuda_load(void)
 {
     const void *const all[] = {(const void *)one_token, (const void *)few_pairs, (const void *)many_pairs,
-                               (const void *)wait, (const void *)sum, (const void *)gather};
+                               (const void *)own_pairs, (const void *)wait, (const void *)sum, (const void *)gather};
     cudaFuncAttributes a;
     cudaError_t rc = cudaSuccess;
 

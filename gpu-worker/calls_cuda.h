@@ -57,7 +57,7 @@ void calls_cuda_stop(struct calls_cuda *x);
 /* ---- a step's launches, in this order ---- */
 struct calls_cuda_layer {
     uint32_t layer, used;
-    uint32_t n_tokens; /* at most the geometry's max_tokens */
+    uint32_t n_tokens; /* at most the geometry's max_tokens (calls_cuda_own: any number) */
     uint32_t n_embd;
     const uint32_t *ids; /* (n_tokens, used) */
     const float *x;      /* (n_tokens, n_embd) */
@@ -68,6 +68,10 @@ struct calls_cuda_layer {
  * number i of slots, its row is row token * used + rank of l->rows. */
 int calls_cuda_publish(struct calls_cuda *x, const struct calls_cuda_layer *l, struct expert_item *items,
                        uint32_t *n_items, struct expert_slot *slots, cudaStream_t s);
+/* Items of what is here alone, of more tokens than a call has: a pass of several calls has its own rows made at once,
+ * and does without the items that each call's publishing makes. */
+int calls_cuda_own(struct calls_cuda *x, const struct calls_cuda_layer *l, struct expert_item *items, uint32_t *n_items,
+                   struct expert_slot *slots, cudaStream_t s);
 /* Waits, sums, retires. y (n_tokens, n_embd), ldy floats apart. w: (n_tokens, used). */
 int calls_cuda_sum(struct calls_cuda *x, const struct calls_cuda_layer *l, const float *w, float *y, size_t ldy,
                    cudaStream_t s);

@@ -13,6 +13,7 @@
 #include "gpu-worker/handoff.cuh"
 #include "gpu-worker/run_cuda.cuh"
 extern "C" {
+#include "kernels/expert/many_cuda.h"
 #include "kernels/matmul/matmul_cuda.h"
 #include "kernels/quantise/quantise_cuda.h"
 #include "kernels/rope/rope.h"
@@ -27,6 +28,7 @@ enum {
     ROPE_BLOCK = 256,
     TAKE_THREADS = 256,
     LOGIT_BLOCKS = 64,
+    MANY = 20, /* vectors an expert in the mean, from which on its items go as products: both take as long */
     RUN_WORDS = sizeof(struct run) / 4,
     POLLS = 16384 /* looks at the stamp between looks at the card */
 };
@@ -87,11 +89,18 @@ static void lay_out_buffers(struct run_cuda *x)
     }
 }
 
+/* do n vectors with so many experts each give an expert enough of them? */
+static int goes_as_products(const struct run_cuda *x, uint32_t n, uint32_t used)
+{
+    return (uint64_t)n * used >= (uint64_t)MANY * x->c.n_experts;
+}
+
 /* scratch of the widest operation of each kind, for the executor's one stream */
 static void lay_out_scratch(struct run_cuda *x)
 {
     const struct program *p = x->c.prog;
     uint64_t attention = 0, pairs = (uint64_t)x->c.max_tokens * p->top_k, hidden = 0, tmp = 0;
+    uint64_t many = 0;
     uint32_t few =
         x->c.max_tokens < ATTENTION_SPLIT_TOKENS ? x->c.max_tokens : ATTENTION_SPLIT_TOKENS;
 
@@ -106,6 +115,8 @@ static void lay_out_scratch(struct run_cuda *x)
             uint64_t n = expert_cuda_tmp(s, (uint32_t)pairs);
             hidden = pairs * s->n_ff > hidden ? pairs * s->n_ff : hidden;
             tmp = n > tmp ? n : tmp;
+            n = goes_as_products(x, x->c.max_tokens, p->top_k) ? expert_many_cuda_tmp(s, (uint32_t)pairs) : 0;
+            many = n > many ? n : many;
         }
     }
     x->attention_scratch = run_cuda_take(x, attention);
@@ -119,6 +130,7 @@ static void lay_out_scratch(struct run_cuda *x)
                    : 0);
     x->hidden = (float *)run_cuda_take(x, hidden * 4);
     x->tmp = (float *)run_cuda_take(x, tmp * 4);
+    x->many = run_cuda_take(x, many);
     x->rows = (float *)run_cuda_take(x, hidden ? pairs * p->n_embd * 4 : 0);
     x->best = (uint32_t *)run_cuda_take(x, x->c.max_out * 4);
     x->best_scratch = run_cuda_take(x, x->c.max_out * argmax_cuda_scratch());
@@ -217,12 +229,11 @@ static __global__ void give_logits(const float *from, uint32_t n, const uint32_t
 
 /* ---- experts ---- */
 
-/* The layer's own items, for n vectors from token t0 on: their rows are nodes of the same graph. */
-static int do_experts(struct run_cuda *x, const struct op *op, uint32_t t0, uint32_t n,
-                      const struct expert_slot *slots)
+/* The layer's own items, for n vectors: their rows are nodes of the same graph. */
+static int do_experts(struct run_cuda *x, const struct op *op, uint32_t n, const struct expert_slot *slots)
 {
     const struct expert_shape *s = &x->c.layer[op->n[0]].shape;
-    const float *in = x->buf[op->in[0]].data + (size_t)t0 * s->n_embd;
+    const float *in = x->buf[op->in[0]].data;
     enum act_form form[2];
     struct expert_work work = {};
     int rc = 0;
@@ -238,13 +249,20 @@ static int do_experts(struct run_cuda *x, const struct op *op, uint32_t t0, uint
     work.n_items = x->n_items;
     work.max_rows = n * x->used;
     work.several = n > 1;
+    if (!rc && goes_as_products(x, n, x->used) && expert_many_cuda_tmp(s, work.max_rows)) {
+        struct expert_vectors v = {};
+        for (int m = 0; m < 2; m++) {
+            v.acts[m] = x->act[form[m]];
+            v.stride[m] = act_stride(form[m], s->n_embd);
+        }
+        return expert_many_cuda(s, &work, &v, x->many, x->hidden, s->n_ff, x->rows, s->n_embd, x->stream);
+    }
     if (!rc)
         rc = expert_gate_up_cuda(s, &work, x->act[form[0]], act_stride(form[0], s->n_embd),
                                  x->act[form[1]], act_stride(form[1], s->n_embd), x->tmp, x->hidden,
                                  s->n_ff, x->stream);
     if (!rc)
-        rc = expert_down_cuda(s, &work, x->hidden, s->n_ff, x->rows + (size_t)t0 * x->used * s->n_embd,
-                              s->n_embd, x->stream);
+        rc = expert_down_cuda(s, &work, x->hidden, s->n_ff, x->rows, s->n_embd, x->stream);
     return rc;
 }
 
@@ -253,12 +271,10 @@ static uint32_t call_parts(const struct run_cuda *x, uint32_t T)
     return x->c.calls ? (T + x->c.call_tokens - 1) / x->c.call_tokens : 1;
 }
 
-/* One call for n vectors from token t0 on, and the own items beside it. Several parts: one after the other, each
- * gathers its rows. */
-static int do_call(struct run_cuda *x, const struct op *op, uint32_t t0, uint32_t n, int last)
+/* n vectors of a layer from token t0 on, as calls see them. */
+static void open_layer(struct run_cuda *x, const struct op *op, uint32_t t0, uint32_t n)
 {
     struct calls_cuda_layer *l = &x->open;
-    int rc;
 
     l->layer = op->n[0];
     l->used = x->used;
@@ -268,28 +284,51 @@ static int do_call(struct run_cuda *x, const struct op *op, uint32_t t0, uint32_
     l->x = x->buf[op->in[0]].data + (size_t)t0 * l->n_embd;
     l->pair0 = t0 * x->used;
     l->rows = x->rows + (size_t)l->pair0 * l->n_embd;
-    rc = calls_cuda_publish(x->c.calls, l, x->items, x->n_items, x->slots, x->stream);
-    if (!rc)
-        rc = do_experts(x, op, t0, n, x->slots);
-    if (!rc && !last)
-        rc = calls_cuda_gather(x->c.calls, l, x->stream);
+}
+
+static int publish(struct run_cuda *x, const struct op *op, uint32_t t0, uint32_t n)
+{
+    open_layer(x, op, t0, n);
+    return calls_cuda_publish(x->c.calls, &x->open, x->items, x->n_items, x->slots, x->stream);
+}
+
+/* Several calls, one after the other, each gathers its rows. The own rows are made at once, beside the first call:
+ * each expert's weights are read once, and meet as many vectors as there are. */
+static int do_calls(struct run_cuda *x, const struct op *op, uint32_t T, uint32_t n)
+{
+    int rc = 0;
+
+    for (uint32_t t0 = 0; !rc && t0 < T; t0 += n) {
+        uint32_t here = T - t0 < n ? T - t0 : n;
+        rc = publish(x, op, t0, here);
+        if (!rc && t0 == 0) {
+            open_layer(x, op, 0, T);
+            rc = calls_cuda_own(x->c.calls, &x->open, x->items, x->n_items, x->slots, x->stream);
+            if (!rc)
+                rc = do_experts(x, op, T, x->slots);
+            open_layer(x, op, 0, here);
+        }
+        if (!rc)
+            rc = calls_cuda_gather(x->c.calls, &x->open, x->stream);
+    }
     return rc;
 }
 
 static int do_moe(struct run_cuda *x, const struct op *op, struct pass p)
 {
-    uint32_t parts = call_parts(x, p.T), n = (p.T + parts - 1) / parts;
-    int rc = 0;
+    uint32_t parts = call_parts(x, p.T);
+    int rc;
 
     x->used = op->n[1];
     if (!x->c.calls) {
         moe_items_cuda((const uint32_t *)x->buf[op->in[1]].data, x->used, p.T, x->c.n_experts, x->items,
                        x->n_items, x->stream);
-        return do_experts(x, op, 0, p.T, x->c.layer[op->n[0]].slot);
+        return do_experts(x, op, p.T, x->c.layer[op->n[0]].slot);
     }
-    for (uint32_t t0 = 0; !rc && t0 < p.T; t0 += n)
-        rc = do_call(x, op, t0, p.T - t0 < n ? p.T - t0 : n, parts == 1);
-    return rc;
+    if (parts > 1)
+        return do_calls(x, op, p.T, (p.T + parts - 1) / parts);
+    rc = publish(x, op, 0, p.T);
+    return rc ? rc : do_experts(x, op, p.T, x->slots);
 }
 
 static int do_moe_sum(struct run_cuda *x, const struct op *op, struct pass p)
@@ -472,6 +511,8 @@ int run_cuda_open(const struct run_cuda_config *c, struct run_cuda **out, struct
         rc = cudaStreamCreateWithFlags(&x->stream, cudaStreamNonBlocking);
     if (!rc)
         rc = (cudaError_t)products_load_cuda();
+    if (!rc)
+        rc = (cudaError_t)expert_many_load_cuda();
     if (!rc)
         rc = (cudaError_t)attention_cuda_ready();
     if (!rc && c->calls)

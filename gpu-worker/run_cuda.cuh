@@ -66,6 +66,7 @@ struct run_cuda {
     struct calls_cuda_layer open; /* the layer whose rows are to be summed */
     uint8_t *act[N_FORMS];        /* a layer's vectors as gate and up want them */
     float *hidden, *tmp, *rows;
+    void *many; /* expert_many_cuda's tmp */
     uint32_t used; /* places of the last call */
     /* the answer */
     uint32_t *best;

@@ -3,7 +3,8 @@
  * rejected, steps played again, saved states, and the NextN block's passes. Golden models and the demo models.
  *
  *   run_cuda_test [MODEL]                          the test, of one model alone
- *   run_cuda_test MODEL times                      where a token's time goes, by kinds of operations
+ *   run_cuda_test MODEL times [TOKENS]             where a token's time goes, by kinds of operations; or that of a
+ *                                                  prompt's pass of so many
  *   run_cuda_test MODEL KV BATCH OUT < ids         writes the logits of every position, f32, to OUT; of the NextN
  *                                                  block's rows too, where there is one, to OUT.nextn
  */
@@ -224,7 +225,7 @@ static void compare_saved(struct both *x)
 
 static void check_model(const char *path, enum kv_type kv, int longer)
 {
-    enum { MOST = 40, CTX = 700 };
+    enum { MOST = 100, PIECE = 40, CTX = 1000 };
     struct loaded l;
     struct both x = {};
 
@@ -248,9 +249,11 @@ static void check_model(const char *path, enum kv_type kv, int longer)
     compare_step(&x, 20, 0, NO_ROW); /* seen in the steps after it */
     compare_step(&x, 3, 0, NO_ROW);
     for (int i = 0; i < 12 && longer; i++) /* the first sequence passes 256 */
-        compare_step(&x, MOST, 0, LAST_ROW);
+        compare_step(&x, PIECE, 0, LAST_ROW);
     for (uint32_t T = 1; T <= RUN_CUDA_RECORDED; T += 3)
         compare_step(&x, T, 0, ALL_ROWS);
+    compare_step(&x, MOST, 0, ALL_ROWS); /* experts as products, where they have them: 12 experts, 3 of them work */
+    compare_step(&x, MOST - 7, 1, LAST_ROW);
     if (l.prog->rollback)
         compare_rejections(&x, 24);
     compare_saved(&x);
@@ -348,8 +351,25 @@ static void time_op(void *arg, const struct op *op, const void *result, uint32_t
     t->last = now_us();
 }
 
-/* Steps of one token with every expert on the card: as a graph, then operation by operation. An operation that does
- * nothing (a form that is the vector itself) says what waiting for one costs, which is taken off. */
+/* An operation that does nothing (a form that is the vector itself) says what waiting for one costs, which is taken
+ * off. of: passes that were timed. */
+static void print_kinds(const struct timed *t, uint32_t of)
+{
+    double sum = 0, idle = 1e9;
+
+    for (int k = 0; k < OP_KINDS; k++)
+        if (t->kind[k].n && t->kind[k].us / t->kind[k].n < idle)
+            idle = t->kind[k].us / t->kind[k].n;
+    for (int k = 0; k < OP_KINDS; k++)
+        sum += t->kind[k].us - t->kind[k].n * idle;
+    printf("operation by operation %.0f us, waiting for each (%.1f us) taken off\n", sum / of, idle);
+    for (int k = 0; k < OP_KINDS; k++)
+        if (t->kind[k].n)
+            printf("%-16s %4u a pass %8.1f us %5.1f %%\n", op_name((enum op_kind)k), t->kind[k].n / of,
+                   (t->kind[k].us - t->kind[k].n * idle) / of, 100 * (t->kind[k].us - t->kind[k].n * idle) / sum);
+}
+
+/* Steps of one token with every expert on the card: as a graph, then operation by operation. */
 static int print_times(const char *path)
 {
     enum { STEPS = 40, CTX = 2048 };
@@ -360,7 +380,7 @@ static int print_times(const char *path)
     struct step_token tok = {};
     struct step s = {1, 1, &tok, &row, STEP_TRUNK, 1};
     const uint32_t *best;
-    double graph = 0, sum = 0, idle;
+    double graph = 0;
     struct err e = {};
 
     load(path, &l);
@@ -380,20 +400,47 @@ static int print_times(const char *path)
         if (run_cuda_slowly(card, &s, time_op, &t, &e))
             stop(&e);
     }
-    idle = 1e9;
-    for (int k = 0; k < OP_KINDS; k++)
-        if (t.kind[k].n && t.kind[k].us / t.kind[k].n < idle)
-            idle = t.kind[k].us / t.kind[k].n;
-    for (int k = 0; k < OP_KINDS; k++)
-        sum += t.kind[k].us - t.kind[k].n * idle;
-    printf("a token: %.0f us as a graph; operation by operation %.0f us, waiting for each (%.1f us) taken off\n",
-           graph / (3 * STEPS), sum / STEPS, idle);
-    for (int k = 0; k < OP_KINDS; k++)
-        if (t.kind[k].n)
-            printf("%-16s %4u a token %8.1f us %5.1f %%\n", op_name((enum op_kind)k), t.kind[k].n / STEPS,
-                   (t.kind[k].us - t.kind[k].n * idle) / STEPS, 100 * (t.kind[k].us - t.kind[k].n * idle) / sum);
+    printf("a token: %.0f us as a graph; ", graph / (3 * STEPS));
+    print_kinds(&t, STEPS);
     run_cuda_close(card);
     unload(&l);
+    return 0;
+}
+
+/* Passes of n tokens from position 0 on, of which the last one's logits are wanted. */
+static int print_prompt_times(const char *path, uint32_t n)
+{
+    enum { PASSES = 3 };
+    struct loaded l;
+    struct run_cuda *card;
+    struct timed t = {};
+    struct step_token *tok = (struct step_token *)calloc(n, sizeof *tok);
+    uint32_t row = n - 1;
+    struct step s = {n, 1, tok, &row, STEP_TRUNK, 1};
+    const uint32_t *best;
+    double whole = 1e30;
+    struct err e = {};
+
+    load(path, &l);
+    for (uint32_t i = 0; i < n; i++)
+        tok[i] = {(i * 2654435761u >> 8) % l.m->n_vocab, i, 0};
+    open_card(&l, n, n, 1, KV_F16, &card);
+    for (int i = 0; i <= PASSES; i++) {
+        double start = now_us();
+        if (run_cuda_step(card, &s, &e) || run_cuda_wait(card, 60000, &best, &e))
+            stop(&e);
+        whole = now_us() - start < whole ? now_us() - start : whole;
+    }
+    for (int i = 0; i < PASSES; i++) {
+        t.last = now_us();
+        if (run_cuda_slowly(card, &s, time_op, &t, &e))
+            stop(&e);
+    }
+    printf("a pass of %u tokens: %.0f us (best of %d), %.0f tokens/s; ", n, whole, PASSES + 1, n / whole * 1e6);
+    print_kinds(&t, PASSES);
+    run_cuda_close(card);
+    unload(&l);
+    free(tok);
     return 0;
 }
 
@@ -419,6 +466,8 @@ int main(int argc, char **argv)
         return write_logits(argv);
     if (argc == 3 && !strcmp(argv[2], "times"))
         return print_times(argv[1]);
+    if (argc == 4 && !strcmp(argv[2], "times") && atoi(argv[3]) > 0)
+        return print_prompt_times(argv[1], (uint32_t)atoi(argv[3]));
     if (argc == 2) {
         check_model(argv[1], KV_F16, 0);
         return test_end();

@@ -696,6 +696,8 @@ template <kv_type T> static __global__ void __launch_bounds__(THREADS) walk(atte
     }
 }
 
+#include "kernels/attention/tiles.cuh"
+
 /* ---- launches ---- */
 
 size_t attention_cuda_scratch(unsigned n_tokens, unsigned heads, unsigned dv, unsigned n_ctx)
@@ -717,16 +719,53 @@ static kernel_fn *kernel_of(kv_type type, int walks)
         return walks ? walk<KV_BF16> : split<KV_BF16>;
     return walks ? walk<KV_F32> : split<KV_F32>;
 }
+static kernel_fn *tiles_of(kv_type type, int several)
+{
+    if (several)
+        return type == KV_F16 ? tiles<KV_F16, TILE_WARPS, SEVERAL_TILES> : tiles<KV_BF16, TILE_WARPS, SEVERAL_TILES>;
+    return type == KV_F16 ? tiles<KV_F16, TILE_WARPS, 1> : tiles<KV_BF16, TILE_WARPS, 1>;
+}
+
+static cudaError_t shared_there(int *most)
+{
+    int dev;
+    cudaError_t rc = cudaGetDevice(&dev);
+
+    return rc ? rc : cudaDeviceGetAttribute(most, cudaDevAttrMaxSharedMemoryPerBlockOptin, dev);
+}
 
 int attention_cuda_ready(void)
 {
     static const kv_type types[] = {KV_F32, KV_F16, KV_BF16};
     cudaFuncAttributes f;
-    cudaError_t rc = cudaFuncGetAttributes(&f, merge);
+    int most;
+    cudaError_t rc = shared_there(&most);
 
+    if (!rc)
+        rc = cudaFuncGetAttributes(&f, merge);
     for (int i = 0; i < 6 && !rc; i++)
         rc = cudaFuncGetAttributes(&f, kernel_of(types[i / 2], i % 2));
+    for (int i = 0; i < 4 && !rc; i++)
+        rc = cudaFuncSetAttribute(tiles_of(types[1 + i / 2], i % 2), cudaFuncAttributeMaxDynamicSharedMemorySize, most);
     return rc;
+}
+
+/* Prompts of keys of two bytes, where there is room: launched, or not. */
+static int launch_tiles(const attention_args &x, cudaStream_t s)
+{
+    enum { G = TILE_WARPS * WARP_QUERIES };
+    const unsigned per = x.group < (unsigned)G ? x.group : (unsigned)G, tokens = x.a.list ? 1 : G / per;
+    const unsigned parts = (x.group + per - 1) / per, several = x.a.dv > TILE_DIMS;
+    const unsigned channels = several ? SEVERAL_TILES * TILE_DIMS : TILE_DIMS;
+    const dim3 grid((x.n_tokens + tokens - 1) / tokens, x.a.kv_heads * parts, (x.a.dv + channels - 1) / channels);
+    const size_t bytes = tiles_shared<TILE_WARPS>(x.a.hd);
+    int most;
+
+    if (x.a.type == KV_F32 || x.a.hd % 8 || x.a.dv % 8 || per * tokens <= MOST_QUERIES || shared_there(&most) ||
+        bytes > (size_t)most)
+        return 0;
+    tiles_of(x.a.type, several)<<<grid, TILE_WARPS * WARP, bytes, s>>>(x);
+    return 1;
 }
 
 void attention_cuda(const struct attention_kv *a, const float *q, size_t ldq, unsigned heads,
@@ -748,6 +787,8 @@ void attention_cuda(const struct attention_kv *a, const float *q, size_t ldq, un
     x.n_tokens = n_tokens;
     x.scale = scale;
     if (n_tokens > ATTENTION_SPLIT_TOKENS) {
+        if (launch_tiles(x, s))
+            return;
         unsigned per = x.group < MOST_QUERIES ? x.group : (unsigned)MOST_QUERIES;
         unsigned tokens = a->list ? 1 : MOST_QUERIES / per, parts = (x.group + per - 1) / per;
         dim3 grid((n_tokens + tokens - 1) / tokens, a->kv_heads * parts,

@@ -233,9 +233,9 @@ static void run(uint32_t gate, uint32_t up, uint32_t down, uint32_t n_embd, uint
 }
 
 /* a prompt's: one launch over all experts */
-static void many(uint32_t n_embd, uint32_t n_ff, float limit, struct rng *g)
+static void many(uint32_t gate, uint32_t up, uint32_t down, uint32_t n_embd, uint32_t n_ff, float limit, struct rng *g)
 {
-    const uint32_t type[3] = {W_Q4_K, W_Q4_K, W_Q4_K};
+    const uint32_t type[3] = {gate, up, down};
     struct fixture f;
     size_t bytes;
     void *tmp;
@@ -252,8 +252,8 @@ static void many(uint32_t n_embd, uint32_t n_ff, float limit, struct rng *g)
             list_runs(&f, i ? 6 : 1, i == 1 ? 300 : 129, g);
         else
             list(&f, i == 3 ? 60 : 0, 8, g); /* none in order; none at all */
-        CUDA_OK(expert_many_cuda(&f.shape, &work, f.dacts[0], f.stride[0], tmp, f.dh, f.shape.n_ff, f.dy,
-                                 f.shape.n_embd, NULL));
+        const struct expert_vectors v = {{f.dacts[0], f.dacts[1]}, {f.stride[0], f.stride[1]}};
+        CUDA_OK(expert_many_cuda(&f.shape, &work, &v, tmp, f.dh, f.shape.n_ff, f.dy, f.shape.n_embd, NULL));
         check(&f, "as products");
     }
     if (bytes)
@@ -308,10 +308,17 @@ int main(int argc, char **argv)
     CUDA_OK(expert_many_load_cuda());
     for (uint32_t type = 0; type < 64; type++)
         if (dot_type(type) && (named ? is_named(type, argv + 1 + quick) : !quick || type % 5 == 2))
+        {
             run(type, type, type, 512, 256, type % 2 ? 0 : 1.5f, &g);
+            if (type_info(type)->act != ACT_F32)
+                many(type, type, type, 512, 256, type % 2 ? 0 : 1.5f, &g);
+        }
     if (!named || is_named(W_Q4_K, argv + 1 + quick)) {
-        many(512, 256, 1.5f, &g);
-        many(768, 512, 0, &g);
+        many(W_Q4_K, W_Q4_K, W_Q4_K, 768, 512, 0, &g);
+        many(W_Q4_K, W_Q4_K, W_Q6_K, 512, 256, 0, &g);
+        many(W_Q4_K, W_Q5_K, W_Q8_0, 512, 768, 2, &g);
+        many(W_Q8_0, W_Q4_K, W_IQ4_NL, 768, 288, 0, &g);
+        many(W_MXFP4, W_Q8_0, W_Q5_1, 544, 288, 1, &g);
     }
     if (named)
         return test_end();

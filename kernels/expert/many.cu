@@ -1,6 +1,9 @@
-/* Tiles of up to 128 vectors from a layer's items, by one block; then split.cuh's products over all of them in
- * one launch each: nobody asks the host how many there are. Gate and up of a tile are made by the same threads
- * one after the other, gate's results wait in h. */
+/* Tiles of up to 128 vectors from a layer's items, by one block; then products over all of them in one launch each:
+ * nobody asks the host how many there are. Gate's results wait in h. Where all matrices can go through split.cuh, it
+ * makes gate and up of a tile by the same threads one after the other; the others by gemm.cuh, a launch a matrix. */
+extern "C" {
+#include "kernels/type/type.h"
+}
 #include "kernels/gemm/gemm.cuh"
 extern "C" {
 #include "kernels/expert/many_cuda.h"
@@ -8,12 +11,8 @@ extern "C" {
 #include "kernels/quantise/quantise_cuda.h"
 }
 
-enum { TILE_THREADS = 1024, TILE_ITEMS = HOPPER_VECS / EXPERT_TOKENS };
-
-/* n vectors: those of the items from `item` on */
-struct many_tile {
-    uint32_t item, n;
-};
+enum { TILE_THREADS = 1024, TILE_ITEMS = GEMM_CUDA_TILE / EXPERT_TOKENS };
+static_assert((int)GEMM_CUDA_TILE == (int)HOPPER_VECS, "");
 
 static __device__ __forceinline__ bool same_expert(const expert_slot &a, const expert_slot &b)
 {
@@ -30,7 +29,7 @@ static __device__ bool begins_run(const expert_slot *slots, const expert_item *i
  * number the number of tiles that begin before it. */
 static __global__ void __launch_bounds__(TILE_THREADS)
     make_tiles(const expert_slot *slots, const expert_item *items, const uint32_t *n_items,
-               many_tile *tiles, uint32_t *n_tiles)
+               gemm_cuda_tile *tiles, uint32_t *n_tiles)
 {
     __shared__ uint32_t run[TILE_THREADS], count[TILE_THREADS];
     const uint32_t t = threadIdx.x, n = *n_items;
@@ -80,7 +79,7 @@ template <int M> struct split_experts {
     enum { MATS = M };
     const expert_slot *slots;
     const expert_item *items;
-    const many_tile *tile;
+    const gemm_cuda_tile *tile;
     const uint32_t *n_tiles;
     const uint8_t *acts;
     size_t a_stride, row_bytes;
@@ -108,7 +107,7 @@ template <int M> struct split_experts {
     }
     __device__ __forceinline__ uint32_t begin(uint32_t t, uint32_t v) const
     {
-        const many_tile at = tile[t / wide()];
+        const gemm_cuda_tile at = tile[t / wide()];
         const uint32_t i = min(v, at.n - 1);
         const expert_item &it = items[at.item + i / EXPERT_TOKENS];
 
@@ -118,7 +117,7 @@ template <int M> struct split_experts {
     template <class Y>
     __device__ __forceinline__ void put(uint32_t t, int mat, uint32_t row, uint32_t vec, Y result) const
     {
-        const many_tile at = tile[t / wide()];
+        const gemm_cuda_tile at = tile[t / wide()];
         const float scale = slot_of(t).scale[M == 2 ? mat : (int)EXPERT_DOWN];
         const uint32_t r0 = t % wide() * HOPPER_ROWS + row;
 
@@ -143,21 +142,34 @@ template <int M> struct split_experts {
     }
 };
 
-static bool fits(const struct expert_shape *s)
+/* all three in one type that split.cuh has, on a card that can */
+static bool on_split(const struct expert_shape *s)
 {
     int most;
 
-    return s->type[0] == W_Q4_K && s->type[1] == W_Q4_K && s->type[2] == W_Q4_K && s->n_embd % 256 == 0 &&
-           s->n_ff % 256 == 0 && !most_shared(&most) && hopper_there<q4_k>(most);
+    return s->type[0] == W_Q4_K && s->type[1] == W_Q4_K && s->type[2] == W_Q4_K &&
+           s->row_bytes[EXPERT_GATE] == s->row_bytes[EXPERT_UP] && s->n_embd % 256 == 0 && s->n_ff % 256 == 0 &&
+           !most_shared(&most) && hopper_there<q4_k>(most);
+}
+static bool fits(const struct expert_shape *s)
+{
+    for (int m = 0; m < EXPERT_MATS; m++)
+        if (!gemm_many_there_cuda(s->type[m]))
+            return false;
+    return true;
+}
+static enum act_form down_form(const struct expert_shape *s)
+{
+    return type_info(s->type[EXPERT_DOWN])->act;
 }
 static size_t tiles_bytes(uint32_t max_rows)
 {
-    return ((size_t)max_rows * sizeof(many_tile) + 16 + 255) & ~(size_t)255;
+    return ((size_t)max_rows * sizeof(gemm_cuda_tile) + 16 + 255) & ~(size_t)255;
 }
 
 extern "C" size_t expert_many_cuda_tmp(const struct expert_shape *shape, uint32_t max_rows)
 {
-    return fits(shape) ? tiles_bytes(max_rows) + max_rows * act_stride(ACT_A256, shape->n_ff) : 0;
+    return fits(shape) ? tiles_bytes(max_rows) + max_rows * act_stride(down_form(shape), shape->n_ff) : 0;
 }
 
 template <int M> static int allow_experts(void)
@@ -192,27 +204,88 @@ template <int M> static int launch_experts(const split_experts<M> &j, struct CUs
     return cudaGetLastError();
 }
 
+/* where things are of a layer's products */
+struct many_places {
+    gemm_cuda_tile *tiles;
+    uint32_t *n_tiles;
+    uint8_t *mid; /* the rows of h as operands */
+    size_t mid_stride;
+};
+
+static int gate_up(const struct expert_shape *s, const struct expert_work *work, const struct expert_vectors &v,
+                   const many_places &at, float *h, size_t ldh, struct CUstream_st *stream)
+{
+    struct gemm_cuda_many j = {};
+
+    if (on_split(s)) {
+        split_experts<2> both = {work->slots, work->items, at.tiles, at.n_tiles, (const uint8_t *)v.acts[0], v.stride[0],
+                                 s->row_bytes[EXPERT_GATE], s->n_embd, s->n_ff, s->limit, h, ldh};
+        return launch_experts(both, stream);
+    }
+    j.slots = work->slots;
+    j.items = work->items;
+    j.tiles = at.tiles;
+    j.n_tiles = at.n_tiles;
+    j.n_cols = s->n_embd;
+    j.n_rows = s->n_ff;
+    j.limit = s->limit;
+    j.y = h;
+    j.ldy = ldh;
+    j.stream = stream;
+    for (int m = EXPERT_GATE; m <= EXPERT_UP; m++) {
+        j.which = m;
+        j.activates = m == EXPERT_UP;
+        j.row_bytes = s->row_bytes[m];
+        j.acts = (const uint8_t *)v.acts[m];
+        j.a_stride = v.stride[m];
+        int e = gemm_many_cuda(s->type[m], &j);
+        if (e)
+            return e;
+    }
+    return 0;
+}
+static int down(const struct expert_shape *s, const struct expert_work *work, const many_places &at, float *y,
+                size_t ldy, struct CUstream_st *stream)
+{
+    struct gemm_cuda_many j = {};
+
+    if (on_split(s)) {
+        split_experts<1> one = {work->slots, work->items, at.tiles, at.n_tiles, at.mid, at.mid_stride,
+                                s->row_bytes[EXPERT_DOWN], s->n_ff, s->n_embd, 0, y, ldy};
+        return launch_experts(one, stream);
+    }
+    j.slots = work->slots;
+    j.items = work->items;
+    j.tiles = at.tiles;
+    j.n_tiles = at.n_tiles;
+    j.which = EXPERT_DOWN;
+    j.by_row = 1;
+    j.row_bytes = s->row_bytes[EXPERT_DOWN];
+    j.n_cols = s->n_ff;
+    j.n_rows = s->n_embd;
+    j.acts = at.mid;
+    j.a_stride = at.mid_stride;
+    j.y = y;
+    j.ldy = ldy;
+    j.stream = stream;
+    return gemm_many_cuda(s->type[EXPERT_DOWN], &j);
+}
+
 extern "C" int expert_many_cuda(const struct expert_shape *shape, const struct expert_work *work,
-                                const void *acts, size_t a_stride, void *tmp, float *h, size_t ldh, float *y,
+                                const struct expert_vectors *vectors, void *tmp, float *h, size_t ldh, float *y,
                                 size_t ldy, struct CUstream_st *stream)
 {
-    uint32_t *n_tiles = (uint32_t *)tmp;
-    many_tile *tiles = (many_tile *)((uint8_t *)tmp + 16);
-    uint8_t *mid = (uint8_t *)tmp + tiles_bytes(work->max_rows);
-    const size_t mid_stride = act_stride(ACT_A256, shape->n_ff);
-    split_experts<2> up = {work->slots, work->items, tiles, n_tiles, (const uint8_t *)acts, a_stride,
-                           shape->row_bytes[EXPERT_GATE], shape->n_embd, shape->n_ff, shape->limit, h, ldh};
-    split_experts<1> down = {work->slots, work->items, tiles, n_tiles, mid, mid_stride,
-                             shape->row_bytes[EXPERT_DOWN], shape->n_ff, shape->n_embd, 0, y, ldy};
+    const many_places at = {(gemm_cuda_tile *)((uint8_t *)tmp + 16), (uint32_t *)tmp,
+                            (uint8_t *)tmp + tiles_bytes(work->max_rows), act_stride(down_form(shape), shape->n_ff)};
     int e;
 
-    if (!fits(shape) || shape->row_bytes[EXPERT_GATE] != shape->row_bytes[EXPERT_UP])
+    if (!fits(shape))
         return cudaErrorInvalidValue;
-    make_tiles<<<1, TILE_THREADS, 0, stream>>>(work->slots, work->items, work->n_items, tiles, n_tiles);
+    make_tiles<<<1, TILE_THREADS, 0, stream>>>(work->slots, work->items, work->n_items, at.tiles, at.n_tiles);
     e = cudaGetLastError();
     if (!e)
-        e = launch_experts(up, stream);
+        e = gate_up(shape, work, *vectors, at, h, ldh, stream);
     if (!e)
-        e = act_prepare_cuda(ACT_A256, h, shape->n_ff, ldh, work->max_rows, mid, mid_stride, stream);
-    return e ? e : launch_experts(down, stream);
+        e = act_prepare_cuda(down_form(shape), h, shape->n_ff, ldh, work->max_rows, at.mid, at.mid_stride, stream);
+    return e ? e : down(shape, work, at, y, ldy, stream);
 }

@@ -86,3 +86,18 @@ extern "C" int gemm_cuda(uint32_t type, const struct dot_cuda_rows *job)
     }
     return e;
 }
+
+extern "C" int gemm_many_cuda(uint32_t type, const struct gemm_cuda_many *job)
+{
+    const struct gemm_cuda_type *g = gemm_type(type);
+
+    return g ? g->many(job) : cudaErrorInvalidValue;
+}
+extern "C" int gemm_many_there_cuda(uint32_t type)
+{
+    const struct gemm_cuda_type *g = gemm_type(type);
+    int dev, most;
+
+    return g && !cudaGetDevice(&dev) && !cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, dev) &&
+           g->shared <= most;
+}

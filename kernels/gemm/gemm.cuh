@@ -14,9 +14,10 @@
  * padding is S = T = 0 with a finite factor). */
 #pragma once
 #include "kernels/dot/dot.cuh"
+#include "kernels/func/func.cuh"
 #include "kernels/gemm/mma.cuh"
 extern "C" {
-#include "kernels/dot/dot_cuda.h"
+#include "kernels/gemm/gemm_cuda.h"
 }
 
 enum { GEMM_WARPS = 8, GEMM_THREADS = 32 * GEMM_WARPS };
@@ -433,24 +434,22 @@ template <class T, int MOST> struct sums_of<T, MOST, false> {
     typedef lane_sums<T, MOST> type;
 };
 
-template <class T, int MOST>
-__global__ void __launch_bounds__(GEMM_THREADS, T::M > 0 ? 1 : 2)
-    gemm_kernel(const __grid_constant__ dot_cuda_rows j)
+/* One tile by the whole block, whose table is filled. JOB: vector(v): which of j.acts is vector v of j.n_tok;
+ * put(r, v, y): row r's result, rule 14 still to come. */
+template <class T, int MOST, class JOB>
+static __device__ __forceinline__ void gemm_tile(const dot_cuda_rows &j, const JOB &job, uint8_t *smem,
+                                                 uint32_t row0, uint32_t vec0)
 {
     using S = gemm_shape<T, MOST>;
-    extern __shared__ __align__(128) uint8_t smem[];
     const int tid = threadIdx.x, lane = tid & 31, warp = tid / 32;
     const int rows = warp / 4 * 32, vecs = warp % 4 * (S::VECS / 4);
-    const uint32_t row0 = blockIdx.x * S::ROWS, vec0 = blockIdx.y * S::VECS;
     const uint32_t n_pieces = (j.n_cols + 255) / 256, last = j.n_rows - 1;
     typename sums_of<T, MOST, S::WIDE>::type sum = {};
     uint32_t begins[2], v = min(vec0 + tid / S::PER_VEC, j.n_tok - 1); /* of the rows it opens */
     mine from;
 
-    before_is_done();
-    T::fill(smem + S::TABLE_AT);
     from.row = j.w + (size_t)min(row0 + tid / 4, last) * j.row_bytes;
-    from.vec = j.acts + j.a_stride * (j.idx ? j.idx[v] : v);
+    from.vec = j.acts + j.a_stride * job.vector(v);
     for (int k = 0; k < 2; k++)
         begins[k] = min(row0 + tid / 8 + 32 * k, last) * (uint32_t)j.row_bytes;
     if (tid % S::PER_VEC == 0)
@@ -474,12 +473,10 @@ __global__ void __launch_bounds__(GEMM_THREADS, T::M > 0 ? 1 : 2)
         else
             narrow_piece<T, MOST>(smem, u, anew(rows), anew(vecs), anew(lane), sum);
     }
-    const float scale = j.scale ? *j.scale : 0;
 #pragma unroll
     for (int half = 0; half < 4; half++) { /* rows g, g + 8, g + 16, g + 24 */
         const int i = half / 2;
         uint32_t r = row0 + rows + 8 * half + lane / 4;
-        float bias = j.bias && r < j.n_rows ? j.bias[r] : 0;
 
 #pragma unroll
         for (int t = 0; t < S::TILES; t++)
@@ -492,14 +489,94 @@ __global__ void __launch_bounds__(GEMM_THREADS, T::M > 0 ? 1 : 2)
                     y = wide_result<T, MOST>(sum, i, t, 2 * (half % 2) + c);
                 else
                     y = lane_result<T, MOST>(sum, i, t, 2 * (half % 2) + c);
-                y = __fadd_rn(y, 0.0f);
-                if (j.scale)
-                    y = __fmul_rn(y, scale);
-                if (j.bias)
-                    y = __fadd_rn(y, bias);
                 if (r < j.n_rows && to < j.n_tok)
-                    j.y[to * j.ldy + r] = cu_canon(y);
+                    job.put(r, to, __fadd_rn(y, 0.0f));
             }
+    }
+}
+
+/* one matrix and many vectors */
+struct gemm_one {
+    const dot_cuda_rows &j;
+    float scale;
+
+    __device__ __forceinline__ size_t vector(uint32_t v) const
+    {
+        return j.idx ? j.idx[v] : v;
+    }
+    __device__ __forceinline__ void put(uint32_t r, uint32_t to, float y) const
+    {
+        if (j.scale)
+            y = __fmul_rn(y, scale);
+        if (j.bias)
+            y = __fadd_rn(y, j.bias[r]);
+        j.y[to * j.ldy + r] = cu_canon(y);
+    }
+};
+template <class T, int MOST>
+__global__ void __launch_bounds__(GEMM_THREADS, T::M > 0 ? 1 : 2)
+    gemm_kernel(const __grid_constant__ dot_cuda_rows j)
+{
+    using S = gemm_shape<T, MOST>;
+    extern __shared__ __align__(128) uint8_t smem[];
+
+    before_is_done();
+    T::fill(smem + S::TABLE_AT);
+    gemm_tile<T, MOST>(j, gemm_one{j, j.scale ? *j.scale : 0}, smem, blockIdx.x * S::ROWS, blockIdx.y * S::VECS);
+}
+
+/* one matrix of many experts: a tile of some expert's vectors */
+struct gemm_part {
+    const gemm_cuda_many &m;
+    const expert_item *items;
+    float scale;
+
+    __device__ __forceinline__ size_t vector(uint32_t v) const
+    {
+        const expert_item &it = items[v / EXPERT_TOKENS];
+
+        return m.by_row ? it.row[v % EXPERT_TOKENS] : it.tok[v % EXPERT_TOKENS];
+    }
+    __device__ __forceinline__ void put(uint32_t r, uint32_t to, float y) const
+    {
+        float *at = m.y + items[to / EXPERT_TOKENS].row[to % EXPERT_TOKENS] * m.ldy + r;
+
+        y = cu_canon(y);
+        if (scale != 1.0f)
+            y = cu_canon(__fmul_rn(y, scale));
+        *at = m.activates ? cu_swiglu(*at, y, m.limit) : y;
+    }
+};
+/* Blocks take tiles in turn; those of the same vectors follow each other. */
+template <class T, int MOST>
+__global__ void __launch_bounds__(GEMM_THREADS, T::M > 0 ? 1 : 2)
+    gemm_many_kernel(const __grid_constant__ gemm_cuda_many m)
+{
+    using S = gemm_shape<T, MOST>;
+    extern __shared__ __align__(128) uint8_t smem[];
+    const uint32_t wide = (m.n_rows + S::ROWS - 1) / S::ROWS, parts = GEMM_CUDA_TILE / S::VECS;
+
+    before_is_done();
+    T::fill(smem + S::TABLE_AT);
+    const uint32_t n = *m.n_tiles * parts * wide;
+    for (uint32_t t = blockIdx.x; t < n; t += gridDim.x) {
+        const gemm_cuda_tile at = m.tiles[t / wide / parts];
+        const uint32_t vec0 = t / wide % parts * S::VECS;
+        const expert_item *items = m.items + at.item;
+        const expert_slot &slot = m.slots[items->slot];
+        dot_cuda_rows j = {};
+
+        if (vec0 >= at.n)
+            continue;
+        j.w = (const uint8_t *)slot.w[m.which];
+        j.row_bytes = m.row_bytes;
+        j.n_cols = m.n_cols;
+        j.n_rows = m.n_rows;
+        j.acts = m.acts;
+        j.a_stride = m.a_stride;
+        j.n_tok = at.n;
+        gemm_tile<T, MOST>(j, gemm_part{m, items, slot.scale[m.which]}, smem, t % wide * S::ROWS, vec0);
+        __syncthreads(); /* the last piece is multiplied */
     }
 }
 
@@ -544,13 +621,41 @@ template <class T> static int launch_gemm(const dot_cuda_rows *j)
         return launch_gemm_of<T, fewer<T>>(j);
     return cudaErrorNotSupported; /* too small a card for any tile */
 }
+template <class T, int MOST> static int launch_many_of(const gemm_cuda_many *m)
+{
+    int dev, n_sms;
+    cudaError_t e = cudaGetDevice(&dev);
+
+    if (!e)
+        e = cudaDeviceGetAttribute(&n_sms, cudaDevAttrMultiProcessorCount, dev);
+    if (e)
+        return e;
+    gemm_many_kernel<T, MOST><<<2 * n_sms, GEMM_THREADS, gemm_shape<T, MOST>::BYTES, m->stream>>>(*m);
+    return cudaGetLastError();
+}
+template <class T> static int launch_many(const gemm_cuda_many *m)
+{
+    int most, e = most_shared(&most);
+
+    if (e)
+        return e;
+    if (m->row_bytes % T::BYTES && m->row_bytes % 16)
+        return cudaErrorInvalidValue;
+    if (gemm_shape<T, 128>::BYTES <= most)
+        return launch_many_of<T, 128>(m);
+    if (gemm_shape<T, fewer<T>>::BYTES <= most)
+        return launch_many_of<T, fewer<T>>(m);
+    return cudaErrorNotSupported;
+}
 template <class T, int MOST> static int allow_gemm(int most)
 {
     constexpr int BYTES = gemm_shape<T, MOST>::BYTES;
+    int e;
 
-    return BYTES > most ? 0
-                        : cudaFuncSetAttribute(gemm_kernel<T, MOST>,
-                                               cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
+    if (BYTES > most)
+        return 0;
+    e = cudaFuncSetAttribute(gemm_kernel<T, MOST>, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
+    return e ? e : cudaFuncSetAttribute(gemm_many_kernel<T, MOST>, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
 }
 template <class T> static int load_gemm(void)
 {
@@ -568,4 +673,5 @@ template <class T> static int load_gemm(void)
 }
 
 #define GEMM_CUDA_TYPE(name)                                                                       \
-    extern "C" const struct gemm_cuda_type gemm_cuda_##name = {launch_gemm<name>, load_gemm<name>}
+    extern "C" const struct gemm_cuda_type gemm_cuda_##name = {launch_gemm<name>, launch_many<name>,            \
+                                                            gemm_shape<name, fewer<name>>::BYTES, load_gemm<name>}

@@ -8,9 +8,40 @@
 int gemm_cuda(uint32_t type, const struct dot_cuda_rows *job);
 int gemm_load_cuda(void);
 
-/* one quantised type; launch: cudaErrorNotSupported where the card's shared memory is too small */
+/* n vectors of one expert, at most GEMM_CUDA_TILE: those of its items from `item` on, all but the last of which are
+ * full. */
+enum { GEMM_CUDA_TILE = 128 };
+struct gemm_cuda_tile {
+    uint32_t item, n;
+};
+/* Matrix `which` of each tile's expert times the tile's vectors: the items' tok (by_row: row) of acts. Results go to
+ * the items' rows of y, scaled (rule 14); activates: y holds the gate's, and gets the activation of both (rule 19).
+ * How many tiles there are is read when the kernel runs. Device pointers all. */
+struct gemm_cuda_many {
+    const struct expert_slot *slots;
+    const struct expert_item *items;
+    const struct gemm_cuda_tile *tiles;
+    const uint32_t *n_tiles;
+    int which, by_row, activates;
+    size_t row_bytes;
+    uint32_t n_cols, n_rows;
+    const uint8_t *acts;
+    size_t a_stride;
+    float limit;
+    float *y;
+    size_t ldy;
+    struct CUstream_st *stream;
+};
+/* cudaErrorInvalidValue: no such type */
+int gemm_many_cuda(uint32_t type, const struct gemm_cuda_many *job);
+/* whether the type has such a kernel that this card has the shared memory for */
+int gemm_many_there_cuda(uint32_t type);
+
+/* one quantised type; launch, many: cudaErrorNotSupported where the card's shared memory is less than `shared` */
 struct gemm_cuda_type {
     int (*launch)(const struct dot_cuda_rows *);
+    int (*many)(const struct gemm_cuda_many *);
+    int shared;
     int (*load)(void);
 };
 extern const struct gemm_cuda_type gemm_cuda_q4_0, gemm_cuda_q4_1, gemm_cuda_q5_0, gemm_cuda_q5_1;

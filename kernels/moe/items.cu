@@ -18,46 +18,64 @@ static __global__ void items_of_one(const uint32_t *ids, unsigned k, expert_item
         *n_items = k;
 }
 
-/* One block; a thread has an expert (and every 1024th after it). It counts its pairs, learns how
- * many items stand before its own, and writes its items in the order of the pairs. */
-static __global__ void items_of_many(const uint32_t *ids, unsigned k, unsigned pairs,
-                                     unsigned n_experts, expert_item *items, uint32_t *n_items)
+/* One block; a warp has an expert (and every 32nd after it) and looks at 32 pairs together. It counts its
+ * pairs; a thread an expert learns how many items stand before it; a warp writes its items in the order of
+ * the pairs. */
+static __global__ void __launch_bounds__(ITEM_THREADS)
+    items_of_many(const uint32_t *ids, unsigned k, unsigned pairs, unsigned n_experts, expert_item *items,
+                  uint32_t *n_items)
 {
-    __shared__ unsigned before[ITEM_THREADS];
+    __shared__ unsigned before[ITEM_THREADS], counts[ITEM_THREADS];
+    const unsigned thread = threadIdx.x, lane = thread % 32, warp = thread / 32, warps = ITEM_THREADS / 32;
     unsigned base = 0;
 
     for (unsigned e0 = 0; e0 < n_experts; e0 += ITEM_THREADS) {
-        unsigned e = e0 + threadIdx.x, count = 0, mine, at;
+        const unsigned n_here = min(n_experts - e0, (unsigned)ITEM_THREADS);
 
-        for (unsigned i = 0; e < n_experts && i < pairs; i++)
-            count += ids[i] == e;
-        mine = (count + EXPERT_TOKENS - 1) / EXPERT_TOKENS;
-        before[threadIdx.x] = mine;
+        for (unsigned x = warp; x < n_here; x += warps) {
+            unsigned count = 0;
+#pragma unroll 8
+            for (unsigned i = lane; i < pairs; i += 32)
+                count += ids[i] == e0 + x;
+            for (int d = 16; d; d /= 2)
+                count += __shfl_xor_sync(~0u, count, d);
+            if (lane == 0)
+                counts[x] = count;
+        }
+        __syncthreads();
+        before[thread] = thread < n_here ? (counts[thread] + EXPERT_TOKENS - 1) / EXPERT_TOKENS : 0;
         __syncthreads();
         for (unsigned d = 1; d < ITEM_THREADS; d *= 2) { /* inclusive sums */
-            unsigned v = threadIdx.x >= d ? before[threadIdx.x - d] : 0;
+            unsigned v = thread >= d ? before[thread - d] : 0;
             __syncthreads();
-            before[threadIdx.x] += v;
+            before[thread] += v;
             __syncthreads();
         }
-        at = base + before[threadIdx.x] - mine;
-        count = 0;
-        for (unsigned i = 0; mine && i < pairs; i++) {
-            if (ids[i] != e)
-                continue;
-            expert_item *it = items + at + count / EXPERT_TOKENS;
-            unsigned j = count % EXPERT_TOKENS;
-            it->tok[j] = i / k;
-            it->row[j] = i;
-            if (j == 0)
-                it->slot = e;
-            it->n_tok = j + 1;
-            count++;
+        for (unsigned x = warp; x < n_here; x += warps) {
+            expert_item *it = items + base + (x ? before[x - 1] : 0);
+            unsigned done = 0;
+
+            for (unsigned i = lane; done < counts[x]; i += 32) {
+                const bool mine = i < pairs && ids[i] == e0 + x;
+                const unsigned all = __ballot_sync(~0u, mine), at = done + __popc(all & ((1u << lane) - 1));
+                const unsigned j = at % EXPERT_TOKENS;
+
+                if (mine) {
+                    expert_item *to = it + at / EXPERT_TOKENS;
+                    to->tok[j] = i / k;
+                    to->row[j] = i;
+                    if (j == 0) {
+                        to->slot = e0 + x;
+                        to->n_tok = min(counts[x] - at, (unsigned)EXPERT_TOKENS);
+                    }
+                }
+                done += __popc(all);
+            }
         }
         base += before[ITEM_THREADS - 1];
         __syncthreads();
     }
-    if (threadIdx.x == 0)
+    if (thread == 0)
         *n_items = base;
 }
 
