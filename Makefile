@@ -16,7 +16,7 @@
 #
 # Every folder's files are found by name: X.c is part of the folder's library, X_test.c a test
 # program, X_fuzz.c a fuzz target, X_bench.c a measuring program, main.c a program's entry,
-# X_avx2.c and X_avx512.c are compiled for that instruction set and chosen at run time. X.cu, X_test.cu
+# X_avx2.c, X_avx512.c and X_vbmi.c are compiled for that instruction set and chosen at run time. X.cu, X_test.cu
 # and X_bench.cu are the same for cards, and nothing but `make cuda` looks at them; X.cuh is included
 # by .cu files alone.
 
@@ -50,6 +50,7 @@ LDLIBS := -luring -lnuma -lxxhash -lyajl -levent_openssl -levent_extra -levent_c
 REF := -fno-tree-vectorize
 AVX2 := $(if $(SAN),,-O3) -mavx2 -mfma -mf16c
 AVX512 := $(if $(SAN),,-O3) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx2 -mfma -mf16c
+VBMI := $(AVX512) -mavx512vbmi -mgfni
 
 SRC := $(sort $(wildcard kernels/*.c kernels/*/*.c shm/*.c coordinator/*.c coordinator/*/*.c \
 	coordinator/*/*/*.c cpu-worker/*.c pager/*.c gpu-worker/*.c))
@@ -121,7 +122,7 @@ $(B)/build_id.h: $(ID_FILES)
 
 # flags by what a file is
 isa = $(if $(filter %_avx2.c,$(1)),$(AVX2),$(if $(filter %_avx512.c,$(1)),$(AVX512),\
-	$(if $(filter kernels/%,$(1)),$(REF))))
+	$(if $(filter %_vbmi.c,$(1)),$(VBMI),$(if $(filter kernels/%,$(1)),$(REF)))))
 # the only file that sees the id, so that one changed line does not rebuild everything
 $(B)/obj/shm/build_id.o: shm/build_id.c $(B)/build_id.h
 	@mkdir -p $(@D)

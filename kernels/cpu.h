@@ -4,11 +4,12 @@
 enum cpu_level {
     CPU_GENERIC, /* plain C, the definition */
     CPU_AVX2,    /* avx2, fma, f16c */
-    CPU_AVX512   /* avx512 f, bw, vl, dq, vnni */
+    CPU_AVX512,  /* avx512 f, bw, vl, dq, vnni */
+    CPU_VBMI     /* and avx512 vbmi, gfni */
 };
 
 /* The level in use: what the processor and the system have, lowered by the environment's
- * CONCLAVE_CPU=generic|avx2|avx512. Decided at the first call; thread-safe. */
+ * CONCLAVE_CPU=generic|avx2|avx512|vbmi. Decided at the first call; thread-safe. */
 enum cpu_level cpu_level(void);
 /* The same without the environment. */
 enum cpu_level cpu_has(void);

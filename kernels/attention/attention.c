@@ -138,6 +138,7 @@ void attention_group(const struct attention_keys *keys, const struct attention_q
                      size_t n_queries, void *scratch)
 {
     switch (cpu_level()) {
+    case CPU_VBMI:
     case CPU_AVX512:
         attention_group_avx512(keys, query, n_queries, scratch);
         break;

@@ -40,6 +40,7 @@ struct dot_type {
     unit_fn *unit;        /* integer types */
     widen_fn *widen;      /* float types */
     dot_form *avx2, *avx512;
+    dot_form *vbmi; /* few vectors; NULL: avx512 serves */
 };
 
 /* NULL: no kernels for this id (type_info(id)->built is 0) */
@@ -73,3 +74,5 @@ dot_form dot_iq4_nl_avx512, dot_mxfp4_avx512, dot_q2_k_avx512, dot_q3_k_avx512, 
 dot_form dot_q5_k_avx512, dot_q6_k_avx512, dot_iq1_s_avx512, dot_iq1_m_avx512, dot_iq2_xxs_avx512;
 dot_form dot_iq2_xs_avx512, dot_iq2_s_avx512, dot_iq3_xxs_avx512, dot_iq3_s_avx512;
 dot_form dot_iq4_xs_avx512, dot_f32_avx512, dot_f16_avx512, dot_bf16_avx512;
+
+dot_form dot_iq2_xxs_vbmi, dot_iq2_xs_vbmi, dot_iq2_s_vbmi;

@@ -93,16 +93,18 @@ int main(int argc, char **argv)
     for (uint32_t type = 0; type < 64; type++) {
         const struct dot_type *t = dot_type(type);
         const struct type_info *info = type_info(type);
-        dot_form *forms[2] = {t && cpu_has() >= CPU_AVX2 ? t->avx2 : NULL,
-                              t && cpu_has() >= CPU_AVX512 ? t->avx512 : NULL};
+        static const char *const name[] = {"avx2", "avx512", "vbmi"};
+        dot_form *forms[3] = {t && cpu_has() >= CPU_AVX2 ? t->avx2 : NULL,
+                              t && cpu_has() >= CPU_AVX512 ? t->avx512 : NULL,
+                              t && cpu_has() >= CPU_VBMI ? t->vbmi : NULL};
 
         if (!t || (argc > 1 && strcmp(argv[1], info->name)))
             continue;
-        for (int f = 0; f < 2; f++) {
+        for (int f = 0; f < 3; f++) {
             if (!forms[f])
                 continue;
             printf("%-8s %-7s %8.1f %8.1f %8.1f | %18.1f %8.1f; %8.1f\n", info->name,
-                   f ? "avx512" : "avx2", speed(forms[f], type, w, bytes, 1),
+                   name[f], speed(forms[f], type, w, bytes, 1),
                    speed(forms[f], type, w, bytes, 4), speed(forms[f], type, w, bytes, 8),
                    speed(forms[f], type, w, 512 << 10, 1), speed(forms[f], type, w, 512 << 10, 4),
                    64 * speed(forms[f], type, w, 2 << 20, 64) * info->block_values /

@@ -100,6 +100,8 @@ static void run(uint32_t type, size_t n, int row_kind, int vec_kind, struct rng 
         check_form(&f, t->avx2, "avx2");
     if (t->avx512 && cpu_has() >= CPU_AVX512)
         check_form(&f, t->avx512, "avx512");
+    if (t->vbmi && cpu_has() >= CPU_VBMI)
+        check_form(&f, t->vbmi, "vbmi");
     { /* and through the front door */
         float y[ROWS * TOKENS];
         size_t bad = 0;
@@ -124,6 +126,8 @@ int main(void)
     cpu_float_state();
     if (cpu_has() < CPU_AVX512)
         SKIP("no AVX-512 with VNNI on this processor: its forms are not tested");
+    if (cpu_has() < CPU_VBMI)
+        SKIP("no AVX-512 VBMI with GFNI on this processor: its forms are not tested");
     for (uint32_t type = 0; type < 64; type++) {
         const struct type_info *t = type_info(type);
         const struct dot_type *d = dot_type(type);

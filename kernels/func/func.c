@@ -141,6 +141,7 @@ void clamp_swiglu_ref(const float *g, const float *u, float limit, float *h, siz
 void vec_exp(const float *x, float *y, size_t n)
 {
     switch (cpu_level()) {
+    case CPU_VBMI:
     case CPU_AVX512:
         vec_exp_avx512(x, y, n);
         break;

@@ -26,6 +26,8 @@ void matmul(uint32_t type, const void *w, size_t row_bytes, size_t n_cols, size_
     assert(t && r0 <= r1 && n_cols % t->unit_values == 0);
     if (blocked)
         blocked(&job);
+    else if (level >= CPU_VBMI && t->vbmi)
+        t->vbmi(&job);
     else if (level >= CPU_AVX512 && t->avx512)
         t->avx512(&job);
     else if (level >= CPU_AVX2 && t->avx2)

@@ -1,0 +1,124 @@
+/* Few vectors times rows of a type with a grid, where bytes can be permuted (ARITHMETIC.md rules 10
+ * and 11), included by a type's file after grid8_vbmi_sums.h or grid4_vbmi_sums.h and
+ *
+ *   FACTOR                     D = d * FACTOR
+ *
+ * Sixteen rows make a register of chains, TOGETHER of them are opened at once, the next ones while
+ * these are multiplied. Vectors are turned once for all rows. Many vectors: the AVX-512 form. */
+
+enum { ROWS = 16, GROUPS = ROWS / TOGETHER, FEW = 4, UNITS_TURNED = 16 };
+
+/* D of sixteen blocks, `at` bytes from the first */
+INLINE __m512 factors16(const uint8_t *block, __m512i at)
+{
+    __m512i v = _mm512_i32gather_epi32(at, block, 1);
+
+    return _mm512_mul_ps(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)), _mm512_set1_ps(FACTOR));
+}
+
+struct tile {
+    const uint8_t *row[ROWS]; /* at the first unit */
+    __m512i at;               /* bytes from the first row */
+    size_t next;              /* to the sixteen rows that follow; 0: none */
+    size_t n_units;
+};
+
+/* group g of unit u begins */
+INLINE void begin_at(const struct tile *x, size_t u, int g, struct opened *to)
+{
+    const uint8_t *b[TOGETHER];
+
+    for (int i = 0; i < TOGETHER; i++) {
+        b[i] = x->row[TOGETHER * g + i] + u * BLOCK_BYTES;
+        for (int o = 0; o < BLOCK_BYTES && x->next; o += 64)
+            _mm_prefetch((const char *)b[i] + x->next + o, _MM_HINT_T1);
+    }
+    begin(b, to);
+}
+
+/* n_tok vectors times sixteen rows; d: the vectors' factors; p: the rows' chains so far, and then */
+INLINE void tile(const struct tile *x, const float *const d[], const struct turned *const t[],
+                 const int n_tok, __m512 *p)
+{
+    struct opened now, next = {0};
+
+    begin_at(x, 0, 0, &next);
+    for (int j = 0; j < 4; j++)
+        open_part(&next, j);
+    for (size_t u = 0; u < x->n_units; u++) {
+        const struct turned *unit[FEW];
+        __m512i acc[FEW][GROUPS], s[FEW];
+        __m512 f = factors16(x->row[0] + u * BLOCK_BYTES, x->at);
+
+        for (int k = 0; k < n_tok; k++)
+            unit[k] = t[k] + u;
+#pragma GCC unroll 1
+        for (int g = 0; g < GROUPS; g++) {
+            size_t over = g == GROUPS - 1; /* on to the next unit; after the last: the same again */
+
+            now = next;
+            begin_at(x, over && u + 1 < x->n_units ? u + 1 : u, over ? 0 : g + 1, &next);
+            sums(&now, &next, unit, n_tok, s);
+            for (int k = 0; k < n_tok; k++)
+                acc[k][g] = s[k];
+        }
+        for (int k = 0; k < n_tok; k++)
+            p[k] = _mm512_fmadd_ps(_mm512_mul_ps(f, _mm512_set1_ps(d[k][u])),
+                                   _mm512_cvtepi32_ps(fold16(acc[k])), p[k]);
+    }
+}
+
+/* All rows times vectors i.. i + n_tok - 1. With many units the chains stay in y between one piece
+ * of the vectors and the next. Rows lie less than 2^27 bytes apart. */
+static void few_vectors(const struct dot_job *job, size_t i, size_t n_tok)
+{
+    _Alignas(64) struct turned turned[FEW][UNITS_TURNED];
+    const size_t n_units = job->n_cols / 256;
+
+    for (size_t u0 = 0; u0 < n_units; u0 += UNITS_TURNED) {
+        struct tile x = {.n_units = n_units - u0 < UNITS_TURNED ? n_units - u0 : UNITS_TURNED};
+        const struct turned *t[FEW];
+        const float *d[FEW];
+
+        for (size_t k = 0; k < n_tok; k++) {
+            struct act act = act_parts(ACT_A256, job_act(job, i + k), job->n_cols);
+
+            for (size_t u = 0; u < x.n_units; u++)
+                turn(&act, u0 + u, &turned[k][u]);
+            t[k] = turned[k];
+            d[k] = act.d + u0;
+        }
+        for (size_t r = 0; r < job->n_rows; r += ROWS) {
+            size_t real = job->n_rows - r < ROWS ? job->n_rows - r : ROWS;
+            __mmask16 mask = (__mmask16)((1u << real) - 1);
+            float *y = job->y + i * job->ldy + r;
+            _Alignas(64) int32_t at[ROWS];
+            __m512 p[FEW];
+
+            for (size_t k = 0; k < ROWS; k++) { /* missing rows: the last one again */
+                at[k] = (int32_t)((k < real ? k : real - 1) * job->row_bytes);
+                x.row[k] = job->w + r * job->row_bytes + at[k] + u0 * BLOCK_BYTES;
+            }
+            x.at = load512(at);
+            x.next = r + 2 * ROWS <= job->n_rows ? ROWS * job->row_bytes : 0;
+            for (size_t k = 0; k < n_tok; k++)
+                p[k] = u0 ? _mm512_maskz_loadu_ps(mask, y + k * job->ldy) : _mm512_setzero_ps();
+            if (n_tok == 1)
+                tile(&x, d, t, 1, p);
+            else
+                for (size_t k = 0; k < n_tok; k++)
+                    tile(&x, d + k, t + k, 1, p + k);
+            for (size_t k = 0; k < n_tok; k++)
+                _mm512_mask_storeu_ps(y + k * job->ldy, mask,
+                                      u0 + x.n_units < n_units ? p[k] : finish16(p[k]));
+        }
+    }
+}
+
+INLINE void job_few(const struct dot_job *job, dot_form *many)
+{
+    if (job->n_tok > FEW)
+        many(job);
+    else if (job->n_tok)
+        few_vectors(job, 0, job->n_tok);
+}
