@@ -16,7 +16,7 @@
 #include "kernels/matmul/matmul.h"
 #include "kernels/quantise/quantise.h"
 
-enum { MAX_LIST = 32, MAX_CONTENDERS = 2 + 3 };
+enum { MAX_LIST = 32, MAX_CONTENDERS = 2 + 4 };
 
 struct options {
     const char *what, *types, *batches, *threads;
@@ -149,12 +149,12 @@ static int one(const struct bench *b, uint32_t id, size_t tokens, int threads, s
     p[n] = (struct product){job, d, NULL, id}; /* slow: over a part of the rows */
     c[n] = (struct contender){.name = "generic", .fn = reference, .arg = &p[n], .n_rows = few, .bytes = (double)(few * row)};
     n++;
-    for (int f = 0; f < 2; f++) {
-        dot_form *form = f ? d->avx512 : d->avx2;
-        if (!form || cpu_level() < (f ? CPU_AVX512 : CPU_AVX2))
+    for (enum cpu_level f = CPU_AVX2; f <= cpu_level(); f++) {
+        dot_form *form = dot_form_at(d, f);
+        if (!form)
             continue;
         p[n] = (struct product){job, d, form, id};
-        c[n] = (struct contender){.name = f ? "avx512" : "avx2", .fn = multiply, .arg = &p[n], .n_rows = rows,
+        c[n] = (struct contender){.name = cpu_level_name(f), .fn = multiply, .arg = &p[n], .n_rows = rows,
                                   .bytes = (double)(rows * row)};
         n++;
     }
@@ -162,7 +162,7 @@ static int one(const struct bench *b, uint32_t id, size_t tokens, int threads, s
     if (rc)
         goto done;
     printf("%-8s %5zu %7d %8.1f", t->name, tokens, threads, c[0].median);
-    for (const char *const *name = (const char *const[]){"as run", "generic", "avx2", "avx512", NULL}; *name; name++) {
+    for (const char *const *name = (const char *const[]){"as run", "generic", "avx2", "avx512", "vbmi", NULL}; *name; name++) {
         size_t i = 1;
         while (i < n && strcmp(c[i].name, *name))
             i++;
@@ -240,8 +240,8 @@ static int bench_all(const struct options *o, const struct machine *m, struct er
         b.x[i] = rng_gauss(&g);
     printf("GB/s of weights, rows of %u values, %llu bytes a type, medians of %u rounds; %% of the read rate\n",
            o->cols, (unsigned long long)o->bytes, o->rounds);
-    printf("%-8s %5s %7s %8s %13s %13s %13s %13s\n", "type", "batch", "threads", "read", "as run", "generic", "avx2",
-           "avx512");
+    printf("%-8s %5s %7s %8s %13s %13s %13s %13s %13s\n", "type", "batch", "threads", "read", "as run", "generic", "avx2",
+           "avx512", "vbmi");
     rc = 0;
     for (size_t i = 0; !rc && i < n_id; i++) {
         measure_fill(id[i], b.w, o->bytes);
@@ -263,7 +263,7 @@ int cmd_bench(int argc, char **argv)
                      .about = "how fast this machine multiplies each weight type",
                      .usage = "kernels [flags]",
                      .notes = "\"as run\" is what a run uses; the others are its forms one by one, where the "
-                              "processor has\nthem. All give the same bits. CONCLAVE_CPU=generic|avx2|avx512 lowers "
+                              "processor has\nthem. All give the same bits. CONCLAVE_CPU=generic|avx2|avx512|vbmi lowers "
                               "what is used.",
                      .part = {{table, &o}}};
     struct machine *m = malloc(sizeof *m);

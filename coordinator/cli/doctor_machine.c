@@ -85,6 +85,7 @@ static void processor(struct doctor *d, const struct machine *m)
                used != has           ? " by CONCLAVE_CPU, though it has more: unset it"
                : has == CPU_GENERIC  ? ": kernels in plain C are slow; a processor with AVX2 is wanted"
                : has == CPU_AVX2     ? " is used (no AVX-512 with VNNI)"
+               : has == CPU_AVX512   ? " is used (no VBMI with GFNI)"
                                      : " is used");
 }
 

@@ -136,8 +136,8 @@ int main(int argc, char **argv)
     for (size_t k = 0; k < sizeof every / sizeof *every; k++) {
         const struct type_info *t = type_info(every[k]);
         const struct dot_type *d = dot_type(every[k]);
-        struct contender c[4] = {0};
-        struct ours o[2];
+        struct contender c[5] = {0};
+        struct ours o[CPU_VBMI + 1];
         struct peer p;
         struct read_job rj = {0};
         size_t row, rows, bytes, stride, n = 0;
@@ -167,12 +167,12 @@ int main(int argc, char **argv)
         rj.p = w;
         c[n++] = (struct contender){.name = "read", .fn = measure_read, .arg = &rj, .n_rows = bytes / 4096,
                                     .bytes = (double)bytes};
-        for (int f = 0; f < 2; f++) {
-            dot_form *form = f ? d->avx512 : d->avx2;
-            if (!form || cpu_level() < (f ? CPU_AVX512 : CPU_AVX2))
+        for (enum cpu_level f = CPU_AVX2; f <= cpu_level(); f++) {
+            dot_form *form = dot_form_at(d, f);
+            if (!form)
                 continue;
             o[f] = (struct ours){{w, row, cols, rows, acts, stride, NULL, tokens, y, rows}, form};
-            c[n++] = (struct contender){.name = f ? "avx512" : "avx2", .fn = run_ours, .arg = &o[f],
+            c[n++] = (struct contender){.name = cpu_level_name(f), .fn = run_ours, .arg = &o[f],
                                         .n_rows = rows, .bytes = (double)(rows * row)};
         }
         if (traits && traits((int)every[k]) && traits((int)every[k])->vec_dot) {

@@ -2,9 +2,10 @@
  * and 15, block layouts as in the type's own file).
  *
  * Every type has one file here, <type>.c, that says what a unit's bytes mean as integers: that and
- * dot.c are the definition. The AVX forms, <type>_avx2.c and <type>_avx512.c, compute many rows and
+ * dot.c are the definition. The AVX forms, <type>_avx2.c, _avx512.c and _vbmi.c, compute many rows and
  * vectors in one call and give the same bits. Who multiplies calls kernels/matmul/matmul.h. */
 #pragma once
+#include "kernels/cpu.h"
 #include "kernels/type/type.h"
 #include <stddef.h>
 #include <stdint.h>
@@ -43,6 +44,12 @@ struct dot_type {
     dot_form *vbmi; /* few vectors; NULL: avx512 serves */
 };
 
+/* the form of that very level; NULL: the type has none */
+static inline dot_form *dot_form_at(const struct dot_type *t, enum cpu_level level)
+{
+    return level == CPU_VBMI ? t->vbmi : level == CPU_AVX512 ? t->avx512 : level == CPU_AVX2 ? t->avx2 : NULL;
+}
+
 /* NULL: no kernels for this id (type_info(id)->built is 0) */
 const struct dot_type *dot_type(uint32_t id);
 
@@ -75,4 +82,4 @@ dot_form dot_q5_k_avx512, dot_q6_k_avx512, dot_iq1_s_avx512, dot_iq1_m_avx512, d
 dot_form dot_iq2_xs_avx512, dot_iq2_s_avx512, dot_iq3_xxs_avx512, dot_iq3_s_avx512;
 dot_form dot_iq4_xs_avx512, dot_f32_avx512, dot_f16_avx512, dot_bf16_avx512;
 
-dot_form dot_iq2_xxs_vbmi, dot_iq2_xs_vbmi, dot_iq2_s_vbmi;
+dot_form dot_iq2_xxs_vbmi, dot_iq2_xs_vbmi, dot_iq2_s_vbmi, dot_iq3_xxs_vbmi, dot_iq3_s_vbmi;

@@ -93,21 +93,19 @@ int main(int argc, char **argv)
     for (uint32_t type = 0; type < 64; type++) {
         const struct dot_type *t = dot_type(type);
         const struct type_info *info = type_info(type);
-        static const char *const name[] = {"avx2", "avx512", "vbmi"};
-        dot_form *forms[3] = {t && cpu_has() >= CPU_AVX2 ? t->avx2 : NULL,
-                              t && cpu_has() >= CPU_AVX512 ? t->avx512 : NULL,
-                              t && cpu_has() >= CPU_VBMI ? t->vbmi : NULL};
 
         if (!t || (argc > 1 && strcmp(argv[1], info->name)))
             continue;
-        for (int f = 0; f < 3; f++) {
-            if (!forms[f])
+        for (enum cpu_level f = CPU_AVX2; f <= cpu_has(); f++) {
+            dot_form *form = dot_form_at(t, f);
+
+            if (!form)
                 continue;
             printf("%-8s %-7s %8.1f %8.1f %8.1f | %18.1f %8.1f; %8.1f\n", info->name,
-                   name[f], speed(forms[f], type, w, bytes, 1),
-                   speed(forms[f], type, w, bytes, 4), speed(forms[f], type, w, bytes, 8),
-                   speed(forms[f], type, w, 512 << 10, 1), speed(forms[f], type, w, 512 << 10, 4),
-                   64 * speed(forms[f], type, w, 2 << 20, 64) * info->block_values /
+                   cpu_level_name(f), speed(form, type, w, bytes, 1),
+                   speed(form, type, w, bytes, 4), speed(form, type, w, bytes, 8),
+                   speed(form, type, w, 512 << 10, 1), speed(form, type, w, 512 << 10, 4),
+                   64 * speed(form, type, w, 2 << 20, 64) * info->block_values /
                        info->block_bytes);
             fflush(stdout);
         }

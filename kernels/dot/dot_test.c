@@ -60,7 +60,7 @@ static void check_call(const struct fixture *f, dot_form *form, const char *name
 
 static void check_form(const struct fixture *f, dot_form *form, const char *name)
 {
-    static const size_t counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 16, 17};
+    static const size_t counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 11, 16, 17};
 
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
         check_call(f, form, name, 0, ROWS, TOKENS - counts[c], counts[c], 0);
@@ -96,12 +96,9 @@ static void run(uint32_t type, size_t n, int row_kind, int vec_kind, struct rng 
     for (size_t i = 0; i < TOKENS; i++)
         for (size_t r = 0; r < ROWS; r++)
             f.ref[i][r] = dot_row(t, f.w + r * f.row_bytes, n, f.acts + i * f.stride);
-    if (t->avx2 && cpu_has() >= CPU_AVX2)
-        check_form(&f, t->avx2, "avx2");
-    if (t->avx512 && cpu_has() >= CPU_AVX512)
-        check_form(&f, t->avx512, "avx512");
-    if (t->vbmi && cpu_has() >= CPU_VBMI)
-        check_form(&f, t->vbmi, "vbmi");
+    for (enum cpu_level l = CPU_AVX2; l <= cpu_has(); l++)
+        if (dot_form_at(t, l))
+            check_form(&f, dot_form_at(t, l), cpu_level_name(l));
     { /* and through the front door */
         float y[ROWS * TOKENS];
         size_t bad = 0;

@@ -7,6 +7,7 @@
  * these are multiplied. Vectors are turned once for all rows. Many vectors: the AVX-512 form. */
 
 enum { ROWS = 16, GROUPS = ROWS / TOGETHER, FEW = 4, UNITS_TURNED = 16 };
+enum { PANEL = 12 }; /* as PANEL_MIN_TOKENS in a256_panel_avx512.h */
 
 /* D of sixteen blocks, `at` bytes from the first */
 INLINE __m512 factors16(const uint8_t *block, __m512i at)
@@ -68,7 +69,18 @@ INLINE void tile(const struct tile *x, const float *const d[], const struct turn
     }
 }
 
-/* All rows times vectors i.. i + n_tok - 1. With many units the chains stay in y between one piece
+/* apart, each with its own tables and constants in registers */
+#define TILE(n)                                                                                    \
+    static __attribute__((noinline)) void tile##n(const struct tile *x, const float *const d[],    \
+                                                  const struct turned *const t[], __m512 *p)       \
+    {                                                                                              \
+        tile(x, d, t, n, p);                                                                       \
+    }
+TILE(1)
+TILE(2)
+TILE(4)
+
+/* All rows times vectors i.. i + n_tok - 1, at most FEW. With many units the chains stay in y between one piece
  * of the vectors and the next. Rows lie less than 2^27 bytes apart. */
 static void few_vectors(const struct dot_job *job, size_t i, size_t n_tok)
 {
@@ -88,6 +100,10 @@ static void few_vectors(const struct dot_job *job, size_t i, size_t n_tok)
             t[k] = turned[k];
             d[k] = act.d + u0;
         }
+        for (size_t k = n_tok; k < FEW; k++) { /* missing vectors: the first again, dropped */
+            t[k] = t[0];
+            d[k] = d[0];
+        }
         for (size_t r = 0; r < job->n_rows; r += ROWS) {
             size_t real = job->n_rows - r < ROWS ? job->n_rows - r : ROWS;
             __mmask16 mask = (__mmask16)((1u << real) - 1);
@@ -101,13 +117,15 @@ static void few_vectors(const struct dot_job *job, size_t i, size_t n_tok)
             }
             x.at = load512(at);
             x.next = r + 2 * ROWS <= job->n_rows ? ROWS * job->row_bytes : 0;
-            for (size_t k = 0; k < n_tok; k++)
-                p[k] = u0 ? _mm512_maskz_loadu_ps(mask, y + k * job->ldy) : _mm512_setzero_ps();
+            for (size_t k = 0; k < FEW; k++)
+                p[k] = u0 && k < n_tok ? _mm512_maskz_loadu_ps(mask, y + k * job->ldy)
+                                       : _mm512_setzero_ps();
             if (n_tok == 1)
-                tile(&x, d, t, 1, p);
+                tile1(&x, d, t, p);
+            else if (n_tok == 2)
+                tile2(&x, d, t, p);
             else
-                for (size_t k = 0; k < n_tok; k++)
-                    tile(&x, d + k, t + k, 1, p + k);
+                tile4(&x, d, t, p);
             for (size_t k = 0; k < n_tok; k++)
                 _mm512_mask_storeu_ps(y + k * job->ldy, mask,
                                       u0 + x.n_units < n_units ? p[k] : finish16(p[k]));
@@ -117,8 +135,9 @@ static void few_vectors(const struct dot_job *job, size_t i, size_t n_tok)
 
 INLINE void job_few(const struct dot_job *job, dot_form *many)
 {
-    if (job->n_tok > FEW)
+    if (job->n_tok >= PANEL)
         many(job);
-    else if (job->n_tok)
-        few_vectors(job, 0, job->n_tok);
+    else
+        for (size_t i = 0; i < job->n_tok; i += FEW)
+            few_vectors(job, i, job->n_tok - i < FEW ? job->n_tok - i : FEW);
 }

@@ -148,8 +148,6 @@ static void check_products(const struct golden *g, const uint8_t *act_file)
     size_t stride = act_stride(g->info->act, N);
     unsigned char *acts = aligned_alloc(64, K * stride);
     float *ref = malloc(4 * K * g->rows), *y = malloc(4 * K * g->rows);
-    dot_form *form[2] = {cpu_has() >= CPU_AVX2 ? g->dot->avx2 : NULL,
-                         cpu_has() >= CPU_AVX512 ? g->dot->avx512 : NULL};
     struct dot_job job = {g->w, g->row_bytes, N, g->rows, acts, stride, NULL, K, ref, g->rows};
 
     for (int k = 0; k < K; k++)
@@ -170,12 +168,14 @@ static void check_products(const struct golden *g, const uint8_t *act_file)
                   g->info->name, r, k, got, want, bound);
         }
     job.y = y;
-    for (int f = 0; f < 2; f++) {
-        if (!form[f])
+    for (enum cpu_level f = CPU_AVX2; f <= cpu_has(); f++) {
+        dot_form *form = dot_form_at(g->dot, f);
+
+        if (!form)
             continue;
-        form[f](&job);
+        form(&job);
         CHECK(!memcmp(y, ref, 4 * K * g->rows), "%s, %s: golden rows", g->info->name,
-              f ? "avx512" : "avx2");
+              cpu_level_name(f));
     }
     free(y);
     free(ref);
