@@ -63,7 +63,7 @@ INLINE void block_sums(const uint8_t *block, const struct act *act, size_t u, co
         s[k] = acc[k];
 }
 
-/* Four rows times n_tok vectors. next: how far the following four rows are, 0: none. */
+/* Four rows times n_tok vectors. next: how far the rows are that are fetched, 0: none. */
 INLINE void tile(const uint8_t *const row[ROWS], size_t next, size_t n_units, const struct act *act,
                  const int n_tok, __m128 *y)
 {
@@ -118,7 +118,7 @@ static void job_a256(const struct dot_job *job)
 
         for (size_t r = 0; r < job->n_rows; r += ROWS) {
             size_t n = job->n_rows - r < ROWS ? job->n_rows - r : ROWS;
-            size_t next = r + 2 * ROWS <= job->n_rows ? ROWS * job->row_bytes : 0;
+            size_t next = fetch_distance(ROWS * job->row_bytes);
             const uint8_t *row[ROWS];
 
             for (size_t k = 0; k < ROWS; k++) /* missing rows: the last one again, result dropped */

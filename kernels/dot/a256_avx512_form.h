@@ -119,7 +119,7 @@ INLINE void tile4(const uint8_t *const row[ROWS], size_t next, size_t n_units,
 INLINE size_t some_vectors(const struct dot_job *job, size_t r, size_t i, size_t left, int first)
 {
     size_t n = job->n_rows - r < ROWS ? job->n_rows - r : ROWS;
-    size_t next = first && r + 2 * ROWS <= job->n_rows ? ROWS * job->row_bytes : 0;
+    size_t next = first ? fetch_distance(ROWS * job->row_bytes) : 0;
     size_t together = left == 1 ? 1 : left <= 4 ? 4 : 8, real = left < together ? left : together;
     const size_t n_units = job->n_cols / 256;
     const uint8_t *row[ROWS];

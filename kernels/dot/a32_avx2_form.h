@@ -61,8 +61,8 @@ INLINE void open_tail(const struct act *act, size_t u, size_t rest, struct tail 
     x->sum = load128(sum);
 }
 
-/* n_rows rows times n_tok vectors, one of the two numbers is 1. next: how far the rows that follow
- * are, for one row anything: what follows it in memory. */
+/* n_rows rows times n_tok vectors, one of the two numbers is 1. next: how far the rows that are
+ * fetched are, for one row anything: what follows it in memory. */
 INLINE void tile(const uint8_t *const *row, const int n_rows, size_t next, size_t n_units,
                  const struct act *act, const int n_tok, float *y)
 {
@@ -123,7 +123,7 @@ INLINE void job_rows(const struct dot_job *job, size_t i)
 
     for (; r + 4 <= job->n_rows; r += 4) {
         const uint8_t *w = job->w + r * job->row_bytes, *row[4];
-        size_t next = r + 8 <= job->n_rows ? 4 * job->row_bytes : 0;
+        size_t next = fetch_distance(4 * job->row_bytes);
 
         for (size_t k = 0; k < 4; k++)
             row[k] = w + k * job->row_bytes;

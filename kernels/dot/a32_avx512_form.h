@@ -54,7 +54,7 @@ INLINE void open_blocks(const uint8_t *row, size_t u, size_t rest, const uint8_t
         b[k] = k < rest ? row + (u + k) * BLOCK_BYTES : zeros;
 }
 
-/* units u.. of the four rows that follow; the last rows of a job fetch nothing */
+/* units u.. of rows that come later */
 INLINE void fetch(const uint8_t *b, size_t next)
 {
     if (next)
@@ -169,7 +169,7 @@ INLINE void tile4(const uint8_t *const row[ROWS], size_t next, size_t n_units,
 INLINE size_t some_vectors(const struct dot_job *job, size_t r, size_t i, size_t left, int first)
 {
     size_t n = job->n_rows - r < ROWS ? job->n_rows - r : ROWS, real = left < 4 ? left : 4;
-    size_t next = first && r + 2 * ROWS <= job->n_rows ? ROWS * job->row_bytes : 0;
+    size_t next = first ? fetch_distance(ROWS * job->row_bytes) : 0;
     const size_t n_units = job->n_cols / 32;
     const uint8_t *row[ROWS];
     struct act act[4];

@@ -12,6 +12,14 @@ enum { TOKENS_CACHED = 64 };
 /* bytes between what is computed and what is fetched, for forms that read one row at a time. All
  * forms fetch to the second cache level: the first has too few places for lines on their way. */
 enum { PREFETCH_AHEAD = 2048 };
+/* From a group of rows to the one that is fetched while it is multiplied: so many bytes at least, or
+ * short rows would be there before memory has answered. Beyond a job's last row too: what follows is
+ * the same thread's next piece, or what its neighbour is reading. */
+enum { FETCH_LEAST = 8192 };
+INLINE size_t fetch_distance(size_t group_bytes)
+{
+    return (FETCH_LEAST + group_bytes - 1) / group_bytes * group_bytes;
+}
 
 /* value, NaN canonical, -0 to +0 */
 INLINE __m128 finish4(__m128 y)

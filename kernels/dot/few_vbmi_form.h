@@ -20,7 +20,7 @@ INLINE __m512 factors16(const uint8_t *block, __m512i at)
 struct tile {
     const uint8_t *row[ROWS]; /* at the first unit */
     __m512i at;               /* bytes from the first row */
-    size_t next;              /* to the sixteen rows that follow; 0: none */
+    size_t next;              /* to the rows that are fetched */
     size_t n_units;
 };
 
@@ -31,7 +31,7 @@ INLINE void begin_at(const struct tile *x, size_t u, int g, struct opened *to)
 
     for (int i = 0; i < TOGETHER; i++) {
         b[i] = x->row[TOGETHER * g + i] + u * BLOCK_BYTES;
-        for (int o = 0; o < BLOCK_BYTES && x->next; o += 64)
+        for (int o = 0; o < BLOCK_BYTES; o += 64)
             _mm_prefetch((const char *)b[i] + x->next + o, _MM_HINT_T1);
     }
     begin(b, to);
@@ -88,7 +88,8 @@ static void few_vectors(const struct dot_job *job, size_t i, size_t n_tok)
     const size_t n_units = job->n_cols / 256;
 
     for (size_t u0 = 0; u0 < n_units; u0 += UNITS_TURNED) {
-        struct tile x = {.n_units = n_units - u0 < UNITS_TURNED ? n_units - u0 : UNITS_TURNED};
+        struct tile x = {.n_units = n_units - u0 < UNITS_TURNED ? n_units - u0 : UNITS_TURNED,
+                         .next = fetch_distance(ROWS * job->row_bytes)};
         const struct turned *t[FEW];
         const float *d[FEW];
 
@@ -116,7 +117,6 @@ static void few_vectors(const struct dot_job *job, size_t i, size_t n_tok)
                 x.row[k] = job->w + r * job->row_bytes + at[k] + u0 * BLOCK_BYTES;
             }
             x.at = load512(at);
-            x.next = r + 2 * ROWS <= job->n_rows ? ROWS * job->row_bytes : 0;
             for (size_t k = 0; k < FEW; k++)
                 p[k] = u0 && k < n_tok ? _mm512_maskz_loadu_ps(mask, y + k * job->ldy)
                                        : _mm512_setzero_ps();
