@@ -8,6 +8,8 @@ extern "C" {
 #include "kernels/type/type.h"
 }
 
+enum { HALF = DOT_CUDA_TOKENS / 2 };
+
 extern "C" int products_load_cuda(void)
 {
     int e = 0;
@@ -46,5 +48,16 @@ extern "C" int matmul_cuda(uint32_t type, const void *w, size_t row_bytes, uint3
     j.stream = stream;
     if (n_tok > DOT_CUDA_TOKENS && info->act != ACT_F32)
         return gemm_cuda(type, &j);
+    int e = t->rows(&j);
+    if (e != cudaErrorInvalidValue || n_tok <= HALF || n_tok > 2 * HALF)
+        return e;
+    /* so many vectors' sums of rows as long as these do not fit into shared memory: by halves */
+    j.n_tok = HALF;
+    if ((e = t->rows(&j)))
+        return e;
+    j.n_tok = n_tok - HALF;
+    j.idx = idx ? idx + HALF : NULL;
+    j.acts += idx ? 0 : HALF * a_stride;
+    j.y += HALF * ldy;
     return t->rows(&j);
 }
