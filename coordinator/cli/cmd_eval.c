@@ -169,6 +169,8 @@ static int read_nextn(struct eval *v, size_t at, uint32_t k, const float *last, 
         v->pass[i] = (struct step_token){id, (uint32_t)(at + i), 0};
     }
     logits = engine_draft(v->en, &s);
+    if (!logits)
+        return err_set(e, -EIO, "--nextn: the worker that had the block's rows died: run it again");
     if (output_write(&v->nextn, logits, k * n_vocab * sizeof *logits, e))
         return -1;
     if (at + k < v->n || !v->flags.dump)
@@ -332,7 +334,7 @@ int cmd_eval(int argc, char **argv)
         engine_flags_options(&v.engine, &o);
         o.warm_first = 1; /* cards are filled first: what lies where does not depend on who was quicker */
         o.n_ctx = v.flags.n_ctx;
-        o.trunk_here = v.flags.dump ? "--dump" : v.flags.nextn ? "--nextn" : NULL;
+        o.trunk_here = v.flags.dump ? "--dump" : NULL;
         o.drafts = v.flags.nextn != NULL;
         status = engine_run(&o, body, &v, &e);
     }

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""The trunk in another process (--cards emu:N): the logits' bytes of the run without cards for every
-golden model and the demo model, at every batch shape; and a trunk's host that is killed in the middle of
-an answer, many times: the same text, a successor each time, nothing left behind."""
+"""The trunk in another process (--cards emu:N): the bytes of the logits, and of the NextN block's, of the run without
+cards for every golden model and the demo models, at every batch shape; and a trunk's host that is killed in the
+middle of an answer, many times: the same text, a successor each time, nothing left behind."""
+import json
 import os
 import re
 import signal
@@ -11,7 +12,7 @@ import tempfile
 import time
 
 sys.path.insert(0, "tests/lib")
-from conclave import DEMO, Checks, Eval, build_folder, conclave, long_prompts  # noqa: E402
+from conclave import DEMO, Checks, Eval, build_folder, cases, conclave, long_prompts, whole_model_hashes  # noqa: E402
 
 MODEL = DEMO + "/story-moe-q4_k_m.gguf"
 KILLS = 20
@@ -20,15 +21,30 @@ TOKENS = 100
 
 def same_bytes(check):
     for name, model, tokens in long_prompts():
-        base = Eval(model, tokens)
-        check(base.ok, "%s: %s" % (name, base.error()))
+        nextn = "glm5next" in name or name == "tiny/qwen35moe"
+        base = Eval(model, tokens, nextn=nextn)
+        check(base.ok and bool(base.nextn) == nextn, "%s: %s" % (name, base.error()))
         for args in (("--batch", 1), ("--batch", 7, "--nodes", 2), ("--batch", len(tokens), "-t", 1),
                      ("--batch", 3, "--ram", base.stats["slab_bytes_one"] * 4)):
-            r = Eval(model, tokens, "--cards", "emu:1", *args)
+            r = Eval(model, tokens, "--cards", "emu:1", *args, nextn=nextn)
             what = "%s --cards emu:1 %s" % (name, " ".join(map(str, args)))
             if check(r.ok, "%s: %s" % (what, r.error())):
-                check(r.logits == base.logits, "%s: other bytes" % what)
-                check(r.stats["items"] + r.stats["own_items"] > 0, "%s: nothing was computed" % what)
+                check(r.logits == base.logits and r.nextn == base.nextn, "%s: other bytes" % what)
+                check(r.stats["items"] + r.stats["own_items"] > 0 and any(w.get("trunk") for w in r.stats["workers"]),
+                      "%s: nothing was computed: %s" % (what, r.stats["workers"]))
+
+
+def hashes(check):
+    """glm5next's prompts, both KV types: the table's hashes, the NextN block's too."""
+    table = whole_model_hashes()
+    with open(DEMO + "/ref/case.json") as f:
+        demo = [("demo/story-glm5next", DEMO + "/story-glm5next-f16.gguf", None, p) for p in json.load(f)["prompts"]]
+    for name, model, _, prompt in [*cases(["tiny/glm5next"]), *demo]:
+        wanted = table[name, prompt["name"]]
+        for kv in ("f32", "f16"):
+            r = Eval(model, prompt["tokens"], "--kv", kv, "--cards", "emu:2", nextn=True)
+            check(r.ok and (r.hash(), r.hash(True)) == (wanted[kv], wanted["nextn " + kv]), "%s %s --kv %s on cards: hashes "
+                  "%s, %s %s" % (name, prompt["name"], kv, r.hash(), r.hash(True), r.error()))
 
 
 def read_here(check):
@@ -106,6 +122,7 @@ def stopped(check, quiet):
 
 check = Checks()
 same_bytes(check)
+hashes(check)
 read_here(check)
 p = run(None)
 text = p.communicate(timeout=120)[0]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Drafts of the NextN block: the text is byte for byte that without them, greedy and sampled with penalties,
-whatever the number of drafts, batch, nodes and --ram; acceptance as in the references; rejections at every
+whatever the number of drafts, batch, nodes, --ram and emulated cards; acceptance as in the references; rejections at every
 place, and all drafts right, among the steps."""
 import json
 import os
@@ -12,14 +12,18 @@ from conclave import DEMO, GOLDEN, Checks, conclave  # noqa: E402
 
 MODEL = DEMO + "/story-glm5next-f16.gguf"
 STEPS = {"short": 50, "mid": 50, "long": 49}  # tests/demo/ref/case.json: 96 tokens, one draft a step
+# the trunk in a card's worker and here, pools of some and of all experts
+ON_CARDS = (("--draft", 0, "--cards", "emu:2"), ("--draft", 1, "--cards", "emu:1:400000"), ("--draft", 2, "--cards", "emu:2"),
+            ("--draft", 4, "--cards", "emu:2", "--nodes", 2, "--ram", "800K"),
+            ("--draft", 4, "--cards", "emu:1", "--trunk", "cpu"))
 check = Checks()
 
 
-def run(prompt, *args):
+def run(prompt, *args, model=MODEL):
     """(text, statistics), or None."""
     with tempfile.TemporaryDirectory() as d:
         stats = os.path.join(d, "stats")
-        p = conclave("run", "-m", MODEL, "-p", prompt["text"], "--no-display-prompt", "--stats", stats, *args)
+        p = conclave("run", "-m", model, "-p", prompt["text"], "--no-display-prompt", "--stats", stats, *args)
         what = "%s %s" % (prompt["name"], " ".join(map(str, args)))
         if not check(p.returncode == 0, "%s: %s" % (what, p.stderr.decode(errors="replace")[-300:])):
             return None
@@ -53,11 +57,14 @@ for prompt in prompts:
                "--frequency-penalty", 0.1, "--ignore-eos")
     for seed in (1, 2):
         base = run(prompt, *sampled, "--seed", seed, "--draft", 0)
-        for args in (("--draft", 1), ("--draft", 2), ("--draft", 4), ("--draft", 8, "--nodes", 2), ()):
+        for args in (("--draft", 1), ("--draft", 2), ("--draft", 4), ("--draft", 8, "--nodes", 2), (),
+                     *(ON_CARDS if seed == 2 else ())):
             r = run(prompt, *sampled, "--seed", seed, *args)
             if not r or not base:
                 continue
             check(r[0] == base[0], "%s: another text: %r, not %r" % (r[3], r[0], base[0]))
+            if args[:2] == ("--draft", 0):
+                continue
             d, k = r[1]["drafts"], args[1] if args else 0
             seen, right = d["looked_at"] + [0] * 9, d["right"] + [0] * 9
             for place in range(k):  # steps that ended with the draft at this place, and those with none wrong
@@ -87,6 +94,16 @@ qwen = [conclave("run", "-m", GOLDEN + "/tiny/qwen35moe/model.gguf", "-p", "A st
 check(all(p.returncode == 0 and p.stdout == qwen[0].stdout for p in qwen), "qwen35moe: other texts: %s" %
       [p.stdout for p in qwen])
 check(b" of 78 right" in qwen[1].stderr, "qwen35moe: %s" % qwen[1].stderr)
+# left to itself it turns off, for such drafts gain nothing, and says so; when it does is the clock's matter
+went_off = 0
+for turn in range(10):
+    r = run({"name": "qwen35moe", "text": "A still is"}, "-n", 300, "-c", 512, "--temp", 1.3, "--seed", 4, "--ignore-eos",
+            model=GOLDEN + "/tiny/qwen35moe/model.gguf")
+    went_off = r[1]["drafts"]["went_off"] if r else 0
+    check(r and ("as they cost more than they gain" in r[2]) == (went_off > 0), "off %d times: %s" % (went_off, r and r[2]))
+    if went_off:
+        break
+check(went_off > 0, "drafts that are never right were not turned off")
 # the end of the context, of the answer, and of a prompt of one token
 first = {"name": "one token", "text": "The"}
 for n_ctx, n in ((24, -1), (25, -1), (40, 7), (12, 1), (12, 0)):
