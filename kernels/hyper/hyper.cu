@@ -1,5 +1,5 @@
-/* Coefficients: a warp has a token, its lanes the rows of C, then the columns, in turn; every sum
- * is one lane's chain. The passes over the streams: a thread has one channel. */
+/* Coefficients: a warp has a token, its lanes the numbers of C, or, with many streams, its rows, then its
+ * columns, in turn; every sum is one lane's chain. The passes over the streams: a thread has one channel. */
 #include "kernels/func/func.cuh"
 #include "kernels/hyper/hyper_cuda.h"
 
@@ -30,6 +30,36 @@ static __device__ __forceinline__ void normalise(float *c, unsigned n, unsigned 
         c[i * step] = cu_canon(__fdiv_rn(c[i * step], sum));
 }
 
+/* n * n <= 32: a lane has one number of C and asks the others for theirs; the sums run as row_softmax's and
+ * normalise's. All lanes of the warp; those without a number make nothing that is read. */
+static __device__ __forceinline__ float sum_along(float c, unsigned first, unsigned n, unsigned step)
+{
+    float sum = 0.0f;
+
+    for (unsigned i = 0; i < n; i++)
+        sum = __fadd_rn(sum, __shfl_sync(~0u, c, (first + i * step) % 32));
+    return sum;
+}
+
+static __device__ __forceinline__ float sinkhorn_by_lanes(float c, unsigned n, float eps, int iterations)
+{
+    unsigned lane = threadIdx.x, row = lane / n * n, column = lane % n;
+    float m = __shfl_sync(~0u, c, row % 32);
+
+    for (unsigned j = 1; j < n; j++) {
+        float v = __shfl_sync(~0u, c, (row + j) % 32);
+        m = v > m ? v : m;
+    }
+    c = cu_exp(__fsub_rn(c, m));
+    c = __fadd_rn(__fdiv_rn(c, sum_along(c, row, n, 1)), eps);
+    for (int k = 0; k < iterations; k++) {
+        if (k)
+            c = cu_canon(__fdiv_rn(c, __fadd_rn(sum_along(c, row, n, 1), eps)));
+        c = cu_canon(__fdiv_rn(c, __fadd_rn(sum_along(c, column, n, n), eps)));
+    }
+    return c;
+}
+
 static __global__ void mix(const float *m, const float *scale, const float *base, unsigned n,
                            float eps, int iterations, float *out)
 {
@@ -43,6 +73,15 @@ static __global__ void mix(const float *m, const float *scale, const float *base
         pre[i] = cu_canon(__fadd_rn(cu_sigmoid(__fmaf_rn(m[i], scale[0], base[i])), eps));
         post[i] =
             cu_canon(__fmul_rn(2.0f, cu_sigmoid(__fmaf_rn(m[n + i], scale[1], base[n + i]))));
+    }
+    if (n * n <= 32) {
+        unsigned at = 2 * n + (i < n * n ? i : 0);
+        float own = sinkhorn_by_lanes(__fmaf_rn(m[at], scale[2], base[at]), n, eps, iterations);
+        if (i < n * n)
+            C[i] = own;
+        return;
+    }
+    if (i < n) {
         for (unsigned j = 0; j < n; j++)
             c[i * n + j] = __fmaf_rn(m[2 * n + i * n + j], scale[2], base[2 * n + i * n + j]);
         row_softmax(c + i * n, n, eps);

@@ -11,6 +11,8 @@ enum {
     WARPS = 4,            /* vectors of a block of short ones */
     LONG_THREADS = 256,   /* of a block for a long vector, up to 4096 values */
     LONGER_THREADS = 512, /* up to 8192 */
+    ANY_THREADS = 512,    /* more: pieces of */
+    PIECE = 8192,
 };
 
 struct norm_args {
@@ -171,7 +173,37 @@ static __global__ void __launch_bounds__(THREADS) by_block(norm_args a)
     store_all<K>(a, y, threadIdx.x, THREADS, v, w, b, shared[0], shared[1]);
 }
 
-/* any length, straight from memory */
+/* The first warp's sum of squares of any length; all threads bring the vector, a piece at a time, zero behind its end
+ * (fma(0, 0, acc) is acc). */
+static __device__ __forceinline__ float staged_squares(const float *x, size_t n)
+{
+    __shared__ float stage[PIECE];
+    unsigned lane = threadIdx.x % WARP;
+    float acc = 0.0f;
+
+    for (size_t base = 0; base < n; base += PIECE) {
+        size_t left = n - base < PIECE ? n - base : PIECE;
+#pragma unroll
+        for (unsigned k = 0; k < PIECE / ANY_THREADS; k++) {
+            size_t i = threadIdx.x + k * ANY_THREADS;
+            stage[i] = i < left ? x[base + i] : 0.0f;
+        }
+        __syncthreads();
+        for (size_t i = lane; threadIdx.x < WARP && i < left + lane; i += SHORT) {
+            float v[HELD];
+#pragma unroll
+            for (int k = 0; k < HELD; k++)
+                v[k] = stage[i + k * WARP];
+#pragma unroll
+            for (int k = 0; k < HELD; k++)
+                acc = __fmaf_rn(v[k], v[k], acc);
+        }
+        __syncthreads();
+    }
+    return threadIdx.x < WARP ? cu_fold32(acc) : 0.0f;
+}
+
+/* any length */
 template <norm_kind K> static __global__ void by_any(norm_args a)
 {
     __shared__ float shared[2];
@@ -179,17 +211,19 @@ template <norm_kind K> static __global__ void by_any(norm_args a)
     const float *x = a.r.x + at;
     float *y = a.r.y + (size_t)blockIdx.y * a.r.ldy + blockIdx.x * n;
 
-    if (threadIdx.x < WARP) {
-        float m = K == NORM_LAYER ? __fdiv_rn(cu_sum32(x, n), (float)n) : 0.0f;
-        float s =
-            one_over_root(K == NORM_LAYER ? around(x, n, m) : cu_squares32(x, n), n, a.eps, K);
+    if (K != NORM_LAYER) {
+        float ss = staged_squares(x, n);
+        if (threadIdx.x == 0)
+            shared[1] = one_over_root(ss, n, a.eps, K);
+    } else if (threadIdx.x < WARP) {
+        float m = __fdiv_rn(cu_sum32(x, n), (float)n), s = one_over_root(around(x, n, m), n, a.eps, K);
         if (threadIdx.x == 0) {
             shared[0] = m;
             shared[1] = s;
         }
     }
     __syncthreads();
-    for (size_t i = threadIdx.x; i < n; i += LONG_THREADS) {
+    for (size_t i = threadIdx.x; i < n; i += ANY_THREADS) {
         float w = K != NORM_L2 && a.w ? a.w[(a.r.each ? blockIdx.x * n : 0) + i] : 0.0f;
         float b = K == NORM_LAYER ? a.b[i] : K == NORM_GATED ? a.b[at + i] : 0.0f;
         y[i] = value<K>(x[i], w, b, K == NORM_RMS && a.w, shared[0], shared[1]);
@@ -211,7 +245,7 @@ template <norm_kind K> static void launch(const norm_args &a, cudaStream_t s)
     else if (a.r.n <= LONGER_THREADS * HELD)
         by_block<K, LONGER_THREADS><<<grid, LONGER_THREADS, 0, s>>>(a);
     else
-        by_any<K><<<grid, LONG_THREADS, 0, s>>>(a);
+        by_any<K><<<grid, ANY_THREADS, 0, s>>>(a);
 }
 
 void rms_norm_cuda(const struct norm_rows *r, const float *w, float eps, cudaStream_t s)

@@ -7,8 +7,8 @@ extern "C" {
 }
 #include "kernels/norm/norm_cuda.h"
 
-enum { ROWS = 3, MOST = 3 * 4 * 9000 };
-static float x[MOST], w[9000], b[9000], act[MOST], want[MOST], got[MOST];
+enum { ROWS = 3, LONGEST = 17001, MOST = 3 * 4 * LONGEST };
+static float x[MOST], w[LONGEST], b[LONGEST], act[MOST], want[MOST], got[MOST];
 
 enum kind { RMS, PLAIN, GATED, L2, LAYER, KINDS };
 static const char *const names[] = {"rms", "rms without weight", "gated", "l2", "layer"};
@@ -101,7 +101,7 @@ static void check_each(struct nasty *r, int kind, size_t n, unsigned pieces)
 int main(void)
 {
     static const size_t lengths[] = {127,  128,  256,  511,  512,  513, 1000,
-                                     2048, 4096, 6143, 8192, 8193, 9000};
+                                     2048, 4096, 6143, 8192, 8193, 9000, 16384, 17001};
     struct nasty r = {31};
 
     if (!cuda_card())
