@@ -1777,23 +1777,24 @@ static uint64_t major_faults(int pid)
     return n;
 }
 
-/* The trunk's part, told by its present host. */
+/* The trunk's part, told by its hosts. */
 static void host_stats(const struct engine *en, struct engine_stats *s)
 {
-    const struct answer_counters *a = &trunk_host_answers(en->host)->count;
+    struct answer_counters a;
 
-    s->call_ns += atomic_load(&a->call_ns);
-    s->wait_ns += atomic_load(&a->wait_ns);
-    s->calls += atomic_load(&a->calls);
-    s->items += atomic_load(&a->items);
-    s->disk_items += atomic_load(&a->disk_items);
-    s->card_items += atomic_load(&a->card_items);
-    s->own_items = atomic_load(&a->own_items);
-    s->net_finds += atomic_load(&a->net_finds);
-    s->gap_ns = atomic_load(&a->gap_ns);
-    s->gaps = atomic_load(&a->gaps);
-    s->gap_asked_ns = atomic_load(&a->gap_asked_ns);
-    s->gap_launch_ns = atomic_load(&a->gap_launch_ns);
+    trunk_host_told(en->host, &a);
+    s->call_ns += a.call_ns;
+    s->wait_ns += a.wait_ns;
+    s->calls += a.calls;
+    s->items += a.items;
+    s->disk_items += a.disk_items;
+    s->card_items += a.card_items;
+    s->own_items = a.own_items;
+    s->net_finds += a.net_finds;
+    s->gap_ns = a.gap_ns;
+    s->gaps = a.gaps;
+    s->gap_asked_ns = a.gap_asked_ns;
+    s->gap_launch_ns = a.gap_launch_ns;
     s->chosen_ns = trunk_host_counters(en->host)->chosen_ns;
     s->chosen = trunk_host_counters(en->host)->chosen;
 }
@@ -1846,12 +1847,12 @@ void engine_counts(const struct engine *en, struct engine_count *c)
 
     *c = (struct engine_count){mc->items, mc->card_items, mc->disk_items, mc->wait_ns, atomic_load(&pb->count.bytes)};
     if (en->host) {
-        const struct answer_counters *a = &trunk_host_answers(en->host)->count;
-        uint64_t own = atomic_load(&a->own_items);
-        c->items += atomic_load(&a->items) + own;
-        c->card_items += atomic_load(&a->card_items) + own;
-        c->disk_items += atomic_load(&a->disk_items);
-        c->wait_ns += atomic_load(&a->wait_ns);
+        struct answer_counters a;
+        trunk_host_told(en->host, &a);
+        c->items += a.items + a.own_items;
+        c->card_items += a.card_items + a.own_items;
+        c->disk_items += a.disk_items;
+        c->wait_ns += a.wait_ns;
     }
 }
 

@@ -14,6 +14,9 @@
 #define TICK_MS 20       /* between two looks at the host's life while a step is open */
 #define LIFE_LOOK_US 1000 /* between two while a successor starts */
 
+enum { TOLD = sizeof(struct answer_counters) / sizeof(_Atomic uint64_t) };
+_Static_assert(sizeof(struct answer_counters) == TOLD * sizeof(_Atomic uint64_t), "nothing but counters");
+
 struct trunk_host {
     struct trunk_host_config c;
     struct seg steps, answers, program;
@@ -28,6 +31,7 @@ struct trunk_host {
     uint32_t n_replay;    /* most of a pass */
     _Atomic uint64_t now; /* record << 32 | its tokens */
     uint64_t answered_ns; /* the last answer was seen; 0: none */
+    _Atomic uint64_t past[TOLD]; /* answers.count of the hosts that died */
 };
 
 static struct steps *steps_of(const struct trunk_host *h)
@@ -107,6 +111,23 @@ const struct trunk_host_counters *trunk_host_counters(const struct trunk_host *h
 struct answers *trunk_host_answers(const struct trunk_host *h)
 {
     return answers_of(h);
+}
+static _Atomic uint64_t *told(const struct trunk_host *h)
+{
+    return (_Atomic uint64_t *)&answers_of(h)->count;
+}
+void trunk_host_told(const struct trunk_host *h, struct answer_counters *sum)
+{
+    for (int i = 0; i < TOLD; i++)
+        atomic_init((_Atomic uint64_t *)sum + i, atomic_load_explicit(&h->past[i], memory_order_relaxed) +
+                                                     atomic_load_explicit(told(h) + i, memory_order_relaxed));
+}
+/* The host is reaped, and its successor has not begun to write. */
+static void keep_told(struct trunk_host *h)
+{
+    for (int i = 0; i < TOLD; i++)
+        atomic_fetch_add_explicit(&h->past[i], atomic_exchange_explicit(told(h) + i, 0, memory_order_relaxed),
+                                  memory_order_relaxed);
 }
 uint32_t trunk_host_tokens(const struct trunk_host *h, uint64_t *seq)
 {
@@ -242,6 +263,7 @@ static int succeed(struct trunk_host *h, uint64_t again)
     uint32_t open, up = atomic_load(&l->last_up);
     enum life_turn turn;
 
+    keep_told(h);
     h->first = calls_bury(h->c.geo, h->c.calls, &open);
     h->count.retired += open;
     atomic_store_explicit(&answers_of(h)->ringing, 0, memory_order_relaxed);

@@ -66,6 +66,8 @@ struct trunk_host_counters {
     uint64_t chosen_ns, chosen; /* between an answer, seen here, and the next record, of one token */
 };
 const struct trunk_host_counters *trunk_host_counters(const struct trunk_host *h);
+/* What the hosts told, each since its own start (answers.count), added up. Any thread. */
+void trunk_host_told(const struct trunk_host *h, struct answer_counters *sum);
 struct answers *trunk_host_answers(const struct trunk_host *h);
 /* Tokens of the step in work, for who follows its calls (any thread); *seq: its record. */
 uint32_t trunk_host_tokens(const struct trunk_host *h, uint64_t *seq);

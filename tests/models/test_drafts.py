@@ -87,6 +87,14 @@ for die in ("step:9:0", "step:10:0", "step:31:0:3", "logits:22:0", "answer:23:0"
         check(r[1]["card_deaths"] == min(lives, 3) and r[1]["drafts"]["accepted"] > 20, "%s, %s: %s" %
               (r[3], die, {k: r[1][k] for k in ("card_deaths", "host_successors", "cards_out", "drafts")}))
         check(r[1]["cards_out"] == (lives > 2), "%s, %s: %d cards left out" % (r[3], die, r[1]["cards_out"]))
+# what both hosts did is counted: with one expert on the card every step calls in every layer
+os.environ["CONCLAVE_DIE"] = "step:60:0"
+r = run(prompts[0], "-n", 96, "--temp", 0, "--draft", 0, "--cards", "emu:1:86016")
+del os.environ["CONCLAVE_DIE"]
+check(r and r[1]["host_successors"] == 1 and r[1]["answer"]["calls"] >= 95 * r[1]["layers"], "calls of two hosts: %s" %
+      (r and r[1]["answer"]))
+check(r and 0 <= r[1]["answer"]["waiting_ms"] <= r[1]["answer"]["wall_ms"], "waits of two hosts: %s" %
+      (r and r[1]["answer"]))
 # a NextN block that is nearly always wrong: every step goes back
 qwen = [conclave("run", "-m", GOLDEN + "/tiny/qwen35moe/model.gguf", "-p", "A still is", "-n", 80, "--temp", 1.3, "--seed", 4,
                  "--ignore-eos", "--repeat-penalty", 1.1, *args) for args in
