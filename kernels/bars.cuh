@@ -46,6 +46,17 @@ static __device__ __forceinline__ void bar_wait(uint32_t bar, uint32_t parity)
     while (!done);
 #endif
 }
+/* asks the copy engine for bytes, whole pieces of sixteen, which it counts at bar */
+static __device__ __forceinline__ void bar_copy(uint8_t *to, const uint8_t *from, uint32_t bytes,
+                                                uint32_t bar)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(from), "r"(bytes), "r"(bar)
+                 : "memory");
+#endif
+}
 static __device__ __forceinline__ void bars_drop(uint32_t bars, uint32_t n)
 {
 #if __CUDA_ARCH__ >= 900

@@ -43,8 +43,11 @@ struct tiling {
     /* in shared memory; a stage holds one piece a matrix */
     uint32_t table_at, stage_at, stage_bytes, piece_bytes, part_at, vec_at, vec_stride;
     /* sixteen.cuh: bytes from row to row in a stage; pieces of 256 values of a row that a stage
-     * holds, and how many times that a row is; 2 or 3 stages, and where; the steps' tables */
-    uint32_t pitch, chunk, n_chunks, n_stages, stage[STAGES], grid_at, signs_at, bars_at;
+     * holds, and how many times that a row is; 2 or 3 stages, and where; barriers */
+    uint32_t pitch, chunk, n_chunks, n_stages, stage[STAGES], bars_at;
+    /* steps.cuh: its tables; log2 of the rows that lie as in the file, and their bytes (pitch: from one
+     * such run to the next) */
+    uint32_t grid_at, signs_at, run_shift, row_step;
 };
 
 /* where the rows of a range come from and the vectors they meet */

@@ -1,15 +1,15 @@
 /* The launches of one quantised type: its .cu file says DOT_CUDA_TYPE(name). Grids follow from the
  * shape and the card alone. */
 #pragma once
-#include "kernels/dot/sixteen.cuh"
+#include "kernels/dot/steps.cuh"
 extern "C" {
 #include "kernels/dot/dot_cuda.h"
 }
 
 /* ---- kernels ---- */
 
-/* How a kernel makes its integers: dot.cuh, sixteen.cuh, sixteen.cuh by the type's steps (rows times one
- * vector, where its tables fit; an expert's launches are too short for them to pay). */
+/* How a kernel makes its integers: dot.cuh, sixteen.cuh, steps.cuh (rows times one vector, where its tables
+ * fit; an expert's launches are too short for them to pay). */
 enum form { PLAIN, SIXTEEN, STEPS };
 template <class T, int NT> constexpr form form_of = NT >= sixteen_from<T> ? SIXTEEN : PLAIN;
 /* Warps of a kernel of at most MAX_NT vectors that make integers. There is one more for copies and
@@ -25,12 +25,10 @@ static __device__ __forceinline__ void rows_of(const tiling &g, const source &s,
 {
     if constexpr (F == PLAIN)
         rows_range<T, NT, MATS>(g, s, smem, begin, end, meet, put);
-#if __CUDA_ARCH__ >= 900
     else if constexpr (F == STEPS)
-        rows_steps<T, MATS, warps_of<MAX_NT, F>>(g, s, smem, begin, end, meet, put);
-#endif
+        rows_steps<T, warps_of<MAX_NT, F>>(g, s, smem, begin, end, meet, put);
     else
-        rows_range16<T, NT, MATS, warps_of<MAX_NT, F>, threads_of<MAX_NT, F> / 32, F == STEPS>(
+        rows_range16<T, NT, MATS, warps_of<MAX_NT, F>, threads_of<MAX_NT, F> / 32>(
             g, s, smem, begin, end, meet, put);
 }
 template <class T, int MAX_NT, form F>
@@ -179,6 +177,7 @@ __global__ void __launch_bounds__(threads_of<MAX_NT, F>, F == PLAIN ? 2 : 1)
 
 struct room {
     int n_sms, each, together; /* multiprocessors; shared memory of a block at most, of all of one */
+    int copies;                /* there is a copy engine */
 };
 static inline int room_of_card(room *r)
 {
@@ -191,6 +190,9 @@ static inline int room_of_card(room *r)
         e = cudaDeviceGetAttribute(&r->each, cudaDevAttrMaxSharedMemoryPerBlockOptin, dev);
     if (!e)
         e = cudaDeviceGetAttribute(&r->together, cudaDevAttrMaxSharedMemoryPerMultiprocessor, dev);
+    if (!e)
+        e = cudaDeviceGetAttribute(&r->copies, cudaDevAttrComputeCapabilityMajor, dev);
+    r->copies = !e && r->copies >= 9;
     return e;
 }
 
@@ -223,8 +225,16 @@ static uint32_t lay_out(tiling *g, size_t row_bytes, int row_shift, int n_tok, i
         g->n_chunks = (g->n_super + g->chunk - 1) / g->chunk;
         g->pitch = (g->chunk * T::BYTES + 30) & ~15u;
         /* eight rows begin in different banks */
-        g->pitch = F == STEPS ? g->pitch | 16 : g->pitch + ((apart - g->pitch) & 127);
-        g->piece_bytes = rows / mats * g->pitch + 16;
+        if (F == STEPS) {
+            uint32_t over = row_bytes % 16, row = (uint32_t)row_bytes / 16;
+            g->run_shift = over || g->n_chunks > 1 ? 0 : row % 2 ? 3 : row % 4 ? 2 : row % 8 ? 1 : 0;
+            g->row_step = (uint32_t)row_bytes;
+            g->pitch = g->run_shift ? (g->row_step << g->run_shift) + 16
+                                    : ((g->pitch + (over ? 16 : 0)) | 16) + over;
+        } else {
+            g->pitch += (apart - g->pitch) & 127;
+        }
+        g->piece_bytes = ((rows / mats >> g->run_shift) * g->pitch + 31) & ~15u;
     }
     g->stage_bytes = mats * g->piece_bytes;
     g->table_at = 0;
@@ -237,7 +247,7 @@ static uint32_t lay_out(tiling *g, size_t row_bytes, int row_shift, int n_tok, i
     for (uint32_t i = 0; i < n_stages; i++, at += g->stage_bytes)
         g->stage[i] = at;
     g->bars_at = at;
-    at += has_steps<T> ? 128 : 64; /* barriers */
+    at += F == STEPS ? (int)STEP_BARS_BYTES : 64; /* barriers */
     g->part_at = at;
     return at + (F == STEPS ? (int)STEP_PARTS : 2) * rows * n_tok * g->part_row * (uint32_t)sizeof(float2);
 }
@@ -319,7 +329,7 @@ template <class T> static bool well_aligned(const void *w, size_t row_bytes)
     return (size_t)w % 16 == 0 && (row_bytes % T::BYTES == 0 || row_bytes % 16 == 0);
 }
 
-/* cudaErrorInvalidValue: the form needs more shared memory than there is */
+/* cudaErrorInvalidValue: the form needs more shared memory than there is, or another card or rows */
 template <class T, int NT, form F> static int launch_rows_as(const dot_cuda_rows *j)
 {
     tiling g = {};
@@ -329,6 +339,9 @@ template <class T, int NT, form F> static int launch_rows_as(const dot_cuda_rows
 
     if (e)
         return e;
+    if constexpr (F == STEPS)
+        if (!r.copies || (T::TURNED < 2 && j->row_bytes % 4))
+            return cudaErrorInvalidValue;
     g.n_cols = j->n_cols;
     bytes = fit_form<T, NT, F>(&g, r, j->row_bytes, 1, false);
     if (!bytes || !well_aligned<T>(j->w, j->row_bytes))

@@ -10,14 +10,20 @@
  *   at(p, i)            first value of word i
  *   TABLE, fill         bytes in shared memory, and how a block of threads writes them
  *   open                bytes in shared memory to words, scales and minima
- *   STEPS               true: there are these as well, a faster way for sixteen.cuh: step i of eight takes
+ *   STEPS               true: there are these as well, a faster way for steps.cuh: step i of eight takes
  *                       32 values, thread t of four eight of them.
- *                       step: they, as two words. right: the vector's, alike. column: a number for
- *                       the sub-block that they are of, 2t and 2t + 1 the two whose sums thread t
- *                       gets of the first four steps (sub-blocks of 16) or of all, and again of the
- *                       others. scaled: those sums times their scales, added up.
- *                       WIDE_GRID, WIDE_SIGNS: bytes of its own tables in place of TABLE, SIGN_BYTES of
- *                       an entry of the second one, and wide_fill
+ *                       raw, load: what thread t needs of a block's bytes. step: eight values as two
+ *                       words. right: the vector's, alike. column: a number for the sub-block that they
+ *                       are of, 2t and 2t + 1 the two whose sums thread t gets of the first four steps
+ *                       (sub-blocks of 16) or of all, and again of the others. scaled: those sums times
+ *                       their scales, added up.
+ *                       TURNED: which blocks of two, 0 or 1, have their fields between words, where rows
+ *                       are whole words and blocks are not; 2: none, or they are not taken by words.
+ *                       Words then hold the second half of one field and the first of the next.
+ *                       START: what a value's bytes lack, added to the sums.
+ *                       MASKS: step gives masks of negative values too, whose bytes are one too small.
+ *                       WIDE_GRID, WIDE_SIGNS: bytes of its own tables in place of TABLE, GRID_COPIES
+ *                       and SIGN_BYTES of their entries, and wide_fill
  *   factor              D, or M without its sign, of unit k of the block
  *
  * b points into shared memory and has the alignment that the block's size leaves of 16 bytes; 16
@@ -119,6 +125,12 @@ template <int I, int SIZE>
 static __device__ __forceinline__ uint32_t byte_to(uint32_t x, uint32_t base)
 {
     return __dp4a(x, (uint32_t)SIZE << 8 * I, base);
+}
+/* as byte_to, for a number that unrolling makes known */
+template <int SIZE>
+static __device__ __forceinline__ uint32_t byte_of(int i, uint32_t x, uint32_t base)
+{
+    return __dp4a(x, (uint32_t)SIZE << 8 * i, base);
 }
 
 /* ---- four bytes at a time; no byte carries into its neighbour where these are used ---- */
@@ -233,9 +245,41 @@ static __device__ __forceinline__ void levels8(uint32_t code, uint32_t *lo, uint
     *hi = pick4(0x002B1908u, 0x00D5E7F8u, DOTS ? high_half_to<1>(code, 0) : code >> 16);
 }
 
+/* How thread t takes words of a block of a turned type: where its own of four words, or of four pairs
+ * of words, begins, counted from two bytes further on, and which bytes of two of them are one. */
+struct turned {
+    int turn;
+    uint32_t word, pair, both, first; /* first: with turn 1, and for thread 0 alone */
+};
+static __device__ __forceinline__ turned turned_of(int turn, int t)
+{
+    const uint32_t begin = 2 - 2 * turn;
+
+    return {turn, begin + 4 * t, begin + 8 * t, turn ? 0x5432u : 0x3210u,
+            turn && t == 0 ? 0x3254u : 0x3210u};
+}
+template <int N>
+static __device__ __forceinline__ void words_turned(const uint8_t *p, const turned &u, uint32_t *out)
+{
+    uint32_t low = *(const uint32_t *)p;
+
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        uint32_t high = ((const uint32_t *)p)[i + 1];
+
+        out[i] = pick4(low, high, u.both);
+        low = high;
+    }
+}
+
 /* Tables for the types' steps: 32 copies of an entry, so that no two threads of a warp meet in a bank.
  * Steps get the shared address of the thread's copy of the first entry. */
 enum { WIDE_ENTRY = 128 };
+/* where in such a table entry number i of four of seven bits lies */
+static __device__ __forceinline__ uint32_t seven_of(int i, uint32_t x)
+{
+    return (i ? x >> (7 * i - 7) : x << 7) & 127 * WIDE_ENTRY;
+}
 /* c[0] and c[1] times the odd numbers 2k + 1 of a byte's low and high nibble */
 static __device__ __forceinline__ int odd_scales(uint32_t x, const int *c)
 {
@@ -292,6 +336,17 @@ struct pairs_of_32 : no_table {
         return 64 * (p / 2) + 16 * (p % 2) + 32 * (i / 4) + 4 * (i % 4);
     }
 };
+/* Steps of types with 32-value parts: thread t has the parts t and t + 4, four steps each. */
+struct parts_of_threads {
+    static constexpr bool STEPS = true;
+    static constexpr int TURNED = 0, START = 0;
+    static __device__ __forceinline__ void right(const uint8_t *q, int i, int t, int, uint32_t w[2])
+    {
+        uint2 v = *(const uint2 *)(q + 128 * (i / 4) + 32 * t + 8 * (i % 4));
+
+        w[0] = v.x, w[1] = v.y;
+    }
+};
 /* 32 neighbouring values */
 struct in_order {
     static constexpr int UNIT = 256, BLOCK = 256;
@@ -299,12 +354,6 @@ struct in_order {
     static __device__ __forceinline__ int at(int p, int i)
     {
         return 32 * p + 4 * i;
-    }
-    static __device__ __forceinline__ void right(const uint8_t *q, int i, int t, uint32_t w[2])
-    {
-        uint2 v = *(const uint2 *)(q + 32 * i + 8 * t);
-
-        w[0] = v.x, w[1] = v.y;
     }
 };
 struct small : no_table, in_order {

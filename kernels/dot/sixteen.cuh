@@ -17,12 +17,10 @@
 #include "kernels/bars.cuh"
 #include "kernels/dot/dot.cuh"
 #include "kernels/gemm/mma.cuh"
-#include <type_traits>
 
 enum {
     GROUP = 16, /* rows */
     MANY_WARPS = 16,
-    STEP_PARTS = 4, /* tiles whose parts there is room for: warps may be so far apart (rows_steps) */
 };
 
 /* From which number of vectors on a type's rows are multiplied this way: where it was measured to be
@@ -158,79 +156,6 @@ static __device__ __forceinline__ void one_vector(const tiling &g, const uint8_t
             __fmul_rn(T::factor(t & 2 ? b : a, kind, 0), h.d[0]), __int2float_rn(x));
 }
 
-/* ---- one vector, types with steps ---- */
-
-template <class T, class = void> constexpr bool has_steps = false;
-template <class T> constexpr bool has_steps<T, decltype((void)T::STEPS)> = T::STEPS;
-
-/* In column T::column(i, t) of step i lie the vector's values, zeros in the others: a thread's sums are
- * those of the sub-blocks whose scales T::scaled knows. */
-struct right_steps {
-    uint32_t q[8][2];
-    float d;
-};
-/* the shared address of a thread's copy in a wide table whose entries have `bytes` */
-static __device__ __forceinline__ uint32_t table_copy(const uint8_t *table, int lane, int bytes)
-{
-    return (uint32_t)__cvta_generic_to_shared(table) + lane * bytes % WIDE_ENTRY;
-}
-template <class T>
-static __device__ __forceinline__ void hold_steps(const tiling &g, const source &s, int super,
-                                                  int lane, right_steps &h)
-{
-    const int col = lane / 4, t = lane % 4;
-
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        uint32_t w[2];
-
-        T::right(s.vec[0] + 256 * super, i, t, w);
-        h.q[i][0] = T::column(i, t) == col ? w[0] : 0;
-        h.q[i][1] = T::column(i, t) == col ? w[1] : 0;
-    }
-    h.d = ((const float *)(s.vec[0] + cu_act_d_at(g.n_cols)))[super];
-}
-
-/* 256 values of the rows whose blocks are a and b; the one whose number of two the thread's place says goes
- * to `to` if `in`. */
-template <class T>
-static __device__ __forceinline__ void one_vector_steps(const uint8_t *a, const uint8_t *b,
-                                                        uint32_t grid, uint32_t signs, float2 *to,
-                                                        bool in, int lane, const right_steps &h)
-{
-    const int t = lane % 4;
-    int c[2][4] = {}, x0, x1;
-
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        uint32_t wa[2], wb[2];
-
-        T::step(a, i, t, grid, signs, wa);
-        T::step(b, i, t, grid, signs, wb);
-        mma32_add(c[T::SUB == 32 ? i % 2 : i / 4], wa[0], wb[0], wa[1], wb[1], h.q[i][0],
-                  h.q[i][1]);
-    }
-    if (T::SUB == 32)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            c[0][i] += c[1][i];
-    x0 = T::scaled(a, t, c[0], c[1]);
-    x1 = T::scaled(b, t, c[0] + 2, c[1] + 2);
-    x0 = keep_one<2>(x0, x1, lane);
-    x0 += __shfl_xor_sync(~0u, x0, 1);
-    if (in)
-        *to = make_float2(__fmul_rn(T::factor(t & 2 ? b : a, 0, 0), h.d), __int2float_rn(x0));
-}
-/* which row of a group a thread of one_vector_steps writes, if it writes */
-static __device__ __forceinline__ uint32_t steps_row(int lane)
-{
-    return lane / 4 + 4 * (lane & 2);
-}
-static __device__ __forceinline__ bool steps_writes(int lane)
-{
-    return !(lane & 1);
-}
-
 /* ---- several vectors ---- */
 
 static __device__ __forceinline__ int signed_byte(uint32_t x, int i)
@@ -319,11 +244,7 @@ static __device__ __forceinline__ uint32_t copy_chunk(const tiling &g, const uin
         uint32_t shift = T::BYTES % 16 ? (uint32_t)(size_t)from & 15 : 0;
         uint32_t bytes = (shift + n_super * T::BYTES + 15) & ~15u;
 
-        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
-                     "[%0], [%1], %2, [%3];" ::"r"(
-                         (uint32_t)__cvta_generic_to_shared(to + r * g.pitch)),
-                     "l"(from - shift), "r"(bytes), "r"(bar)
-                     : "memory");
+        bar_copy(to + r * g.pitch, from - shift, bytes, bar);
         asked += bytes;
     }
 #else
@@ -385,8 +306,8 @@ static __device__ __forceinline__ void ask_step(const tiling &g, const source &s
         a->chunk = 0, a->tile++;
 }
 
-/* As rows_range (dot.cuh), by W warps of ALL. STEPS: one vector, by T's steps. */
-template <class T, int NT, int MATS, int W, int ALL, bool STEPS, class MEET, class PUT>
+/* As rows_range (dot.cuh), by W warps of ALL. */
+template <class T, int NT, int MATS, int W, int ALL, class MEET, class PUT>
 static __device__ __forceinline__ void rows_range16(const tiling &g, const source &s,
                                                     uint8_t *smem, uint32_t begin, uint32_t end,
                                                     MEET meet, PUT put)
@@ -401,7 +322,7 @@ static __device__ __forceinline__ void rows_range16(const tiling &g, const sourc
     const uint32_t mine = warp % g.chunk, turn = warp / g.chunk, turns = W / g.chunk;
     uint32_t tile = 0, chunk = 0, held = ~0u, parity = 0;
     asking asked = {};
-    std::conditional_t<STEPS, right_steps, right<T, NT>> h;
+    right<T, NT> h;
 
     auto ask = [&](uint32_t step) { /* the next step's bytes */
 #if __CUDA_ARCH__ >= 900
@@ -450,10 +371,7 @@ static __device__ __forceinline__ void rows_range16(const tiling &g, const sourc
             float2 *to = parts + tile % 2 * parts_each;
 
             if (super != held) {
-                if constexpr (STEPS)
-                    hold_steps<T>(g, s, super, lane, h);
-                else
-                    hold16<T, NT>(g, s, super, lane, h);
+                hold16<T, NT>(g, s, super, lane, h);
                 held = super;
             }
 #pragma unroll 1
@@ -462,12 +380,7 @@ static __device__ __forceinline__ void rows_range16(const tiling &g, const sourc
                 const uint8_t *at[2] = {block_in<T, MATS>(g, s, stage, row0, ra, first, super),
                                         block_in<T, MATS>(g, s, stage, row0, rb, first, super)};
 
-                if constexpr (STEPS)
-                    one_vector_steps<T>(at[0], at[1], table_copy(smem + g.grid_at, lane, 4),
-                                        table_copy(smem + g.signs_at, lane, T::SIGN_BYTES),
-                                        to + (r + steps_row(lane)) * g.part_row + super,
-                                        steps_writes(lane) && r + steps_row(lane) < n, lane, h);
-                else if constexpr (NT == 1)
+                if constexpr (NT == 1)
                     one_vector<T>(g, at[0], at[1], smem + g.table_at, to, r, n, super, lane, h);
                 else
                     vectors<T, NT>(g, at[0], at[1], smem + g.table_at, to, r, n, super, lane, h);
@@ -490,105 +403,5 @@ static __device__ __forceinline__ void rows_range16(const tiling &g, const sourc
                                    put(row0 + r, t, y, y2);
                                });
     }
-    __syncthreads(); /* shared memory may be used again */
-}
-
-/* As rows_range16 with STEPS, for cards with a copy engine: no meeting of all warps at every step, since
- * few warps have a long time to wait for in one. The last warp asks for stages that all have left, and
- * runs the chains of tiles that all have made. Barriers: one a stage for its bytes, one for who has left
- * it, and one for each of the tiles' parts that are free again. */
-template <class T, int MATS, int W, class MEET, class PUT>
-static __device__ __forceinline__ void rows_steps(const tiling &g, const source &s, uint8_t *smem,
-                                                  uint32_t begin, uint32_t end, MEET meet, PUT put)
-{
-    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    const uint32_t rows = 1u << g.row_shift, n_tiles = (end - begin + rows - 1) >> g.row_shift;
-    const uint32_t n_steps = n_tiles * g.n_chunks;
-    const uint32_t bars = (uint32_t)__cvta_generic_to_shared(smem + g.bars_at);
-    const uint32_t left = bars + 8 * STAGES, freed = left + 8 * STAGES;
-    float2 *parts = (float2 *)(smem + g.part_at);
-    const uint32_t parts_each = rows * g.part_row;
-    uint32_t tile = 0, chunk = 0, out = 0, parity = 0;
-
-    if (threadIdx.x == 0) {
-        for (uint32_t i = 0; i < g.n_stages; i++) {
-            bar_init(bars + 8 * i, 32);
-            bar_init(left + 8 * i, 32 * W);
-        }
-        for (uint32_t i = 0; i < STEP_PARTS; i++)
-            bar_init(freed + 8 * i, 32);
-        bars_ready();
-    }
-    __syncthreads();
-    if (warp == W) {
-        asking asked = {};
-        for (uint32_t i = 0; i < g.n_stages && i < n_steps; i++)
-            ask_step<T, MATS, W + 1>(g, s, smem, begin, end, bars, &asked);
-        meet();
-        __syncthreads(); /* the vectors are there */
-        for (uint32_t i = 0; i < n_steps; i++) {
-            bar_wait(left + 8 * out, parity);
-            if (++chunk == g.n_chunks) { /* first what the others may wait for */
-                uint32_t row0 = begin + (tile << g.row_shift);
-                floats<T, 1, MATS>(g, parts + tile % STEP_PARTS * parts_each,
-                                   min(rows, end - row0), lane, 32,
-                                   [&](uint32_t r, uint32_t t, float y, float y2) {
-                                       put(row0 + r, t, y, y2);
-                                   });
-                bar_arrive(freed + 8 * (tile % STEP_PARTS));
-                chunk = 0, tile++;
-            }
-            if (i + g.n_stages < n_steps)
-                ask_step<T, MATS, W + 1>(g, s, smem, begin, end, bars, &asked);
-            if (++out == g.n_stages)
-                out = 0, parity ^= 1;
-        }
-    } else {
-        const uint32_t mine = warp % g.chunk, turn = warp / g.chunk, turns = W / g.chunk;
-        const uint32_t grid = table_copy(smem + g.grid_at, lane, 4);
-        const uint32_t signs = table_copy(smem + g.signs_at, lane, T::SIGN_BYTES);
-        uint32_t held = ~0u;
-        right_steps h;
-
-        meet();
-        __syncthreads();
-        for (uint32_t i = 0; i < n_steps; i++) {
-            uint32_t row0 = begin + (tile << g.row_shift), n = min(rows, end - row0);
-            const uint32_t first = chunk * g.chunk, super = first + mine;
-
-            bar_wait(bars + 8 * out, parity);
-            if (chunk == 0 && tile >= STEP_PARTS)
-                bar_wait(freed + 8 * (tile % STEP_PARTS), (tile / STEP_PARTS - 1) & 1);
-            if (turn < turns && super < g.n_super) {
-                const uint8_t *stage = smem + g.stage[out];
-
-                if (super != held) {
-                    hold_steps<T>(g, s, super, lane, h);
-                    held = super;
-                }
-                float2 *to = parts + tile % STEP_PARTS * parts_each + super;
-
-                /* rows that are not there: whatever lies in their places, for nobody */
-#pragma unroll 1
-                for (uint32_t r = GROUP * turn; r < n; r += GROUP * turns) {
-                    const uint32_t ra = r + lane / 4, row = r + steps_row(lane);
-
-                    one_vector_steps<T>(block_in<T, MATS>(g, s, stage, row0, ra, first, super),
-                                        block_in<T, MATS>(g, s, stage, row0, ra + 8, first, super),
-                                        grid, signs, to + row * g.part_row,
-                                        steps_writes(lane) && row < n, lane, h);
-                }
-            }
-            bar_arrive(left + 8 * out);
-            if (++out == g.n_stages)
-                out = 0, parity ^= 1;
-            if (++chunk == g.n_chunks)
-                chunk = 0, tile++;
-        }
-    }
-    __syncthreads();
-    bars_drop(bars, g.n_stages);
-    bars_drop(left, g.n_stages);
-    bars_drop(freed, STEP_PARTS);
     __syncthreads(); /* shared memory may be used again */
 }

@@ -116,6 +116,51 @@ struct q3_k : shifted_pairs {
     {
         return f16_at(b + 108);
     }
+    /* Steps 4h + j, 32 values each: thread t has eight bytes of quarters, and of the highest bits. The 4 that
+     * is taken from each value is taken from the sums, before they begin (START). */
+    static constexpr bool STEPS = true;
+    static constexpr int TURNED = 1, START = -4;
+    static constexpr int WIDE_GRID = 0, WIDE_SIGNS = 0, GRID_COPIES = 32, SIGN_BYTES = 4;
+    template <int THREADS_IN> static __device__ __forceinline__ void wide_fill(uint8_t *, uint8_t *)
+    {
+    }
+    struct raw {
+        uint32_t x[2][2], high[2], s[2];
+    };
+    static __device__ __forceinline__ void load(const uint8_t *b, int t, const turned &u, raw *r)
+    {
+        const uint8_t *p = b - 2 + u.pair;
+
+        words_turned<2>(p, u, r->high);
+        words_turned<2>(p + 32, u, r->x[0]);
+        words_turned<2>(p + 64, u, r->x[1]);
+        r->s[0] = half_at(b + 96 + 2 * t), r->s[1] = half_at(b + 104 + t % 2 * 2);
+    }
+    static __device__ __forceinline__ void step(const raw &r, int i, int, uint32_t, uint32_t, uint32_t w[2])
+    {
+#pragma unroll
+        for (int k = 0; k < 2; k++)
+            w[k] = (r.x[i / 4][k] >> 2 * (i % 4) & 0x03030303u) |
+                   ((i < 2 ? r.high[k] << (2 - i) : r.high[k] >> (i - 2)) & 0x04040404u);
+    }
+    static __device__ __forceinline__ int column(int i, int t, int)
+    {
+        return 2 * (i % 4) + t / 2;
+    }
+    static __device__ __forceinline__ void right(const uint8_t *q, int i, int t, int, uint32_t w[2])
+    {
+        uint2 v = *(const uint2 *)(q + 32 * i + 8 * t);
+
+        w[0] = v.x, w[1] = v.y;
+    }
+    static __device__ __forceinline__ int scaled(const raw &r, int t, const int *c, const int *c2)
+    {
+        uint32_t high = r.s[1] >> t / 2 * 2;
+        uint32_t a = (r.s[0] & 0x0F0F) | (high << 4 & 0x3030), b = (r.s[0] >> 4 & 0x0F0F) | (high & 0x3030);
+
+        return (int)(a & 255) * c[0] + (int)(a >> 8) * c[1] + (int)(b & 255) * c2[0] + (int)(b >> 8) * c2[1] -
+               32 * (c[0] + c[1] + c2[0] + c2[1]);
+    }
 };
 
 struct q6_k : no_table {
@@ -162,20 +207,31 @@ struct iq4_xs : no_table, in_order, d_first<0> {
         o->scale[1] = o->scale[0];
     }
     static constexpr bool STEPS = true;
-    static constexpr int WIDE_GRID = 0, WIDE_SIGNS = 0, SIGN_BYTES = 4;
+    static constexpr int TURNED = 2, START = 0;
+    static constexpr int WIDE_GRID = 0, WIDE_SIGNS = 0, GRID_COPIES = 32, SIGN_BYTES = 4;
     template <int THREADS_IN> static __device__ __forceinline__ void wide_fill(uint8_t *, uint8_t *)
     {
     }
-    static __device__ __forceinline__ void step(const uint8_t *b, int i, int t, uint32_t, uint32_t,
-                                                uint32_t w[2])
+    struct raw {
+        uint32_t x[8];
+        uint2 head;
+    };
+    static __device__ __forceinline__ void load(const uint8_t *b, int t, const turned &, raw *r)
     {
-        look_up16<true>(*(const uint32_t *)(b + 8 + 16 * i + 4 * t), IQ4_TABLE, w, w + 1);
+        r->head = *(const uint2 *)b;
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            r->x[i] = *(const uint32_t *)(b + 8 + 16 * i + 4 * t);
     }
-    static __device__ __forceinline__ int column(int i, int)
+    static __device__ __forceinline__ void step(const raw &r, int i, int, uint32_t, uint32_t, uint32_t w[2])
+    {
+        look_up16<true>(r.x[i], IQ4_TABLE, w, w + 1);
+    }
+    static __device__ __forceinline__ int column(int i, int, int)
     {
         return i;
     }
-    static __device__ __forceinline__ void right(const uint8_t *q, int i, int t, uint32_t w[2])
+    static __device__ __forceinline__ void right(const uint8_t *q, int i, int t, int, uint32_t w[2])
     {
         uint32_t lo = *(const uint32_t *)(q + 32 * i + 4 * t);
         uint32_t hi = *(const uint32_t *)(q + 32 * i + 16 + 4 * t);
@@ -183,17 +239,16 @@ struct iq4_xs : no_table, in_order, d_first<0> {
         w[0] = __byte_perm(lo, hi, 0x5140);
         w[1] = __byte_perm(lo, hi, 0x7362);
     }
-    static __device__ __forceinline__ int scaled(const uint8_t *b, int t, const int *c, const int *)
+    static __device__ __forceinline__ int scaled(const raw &r, int t, const int *c, const int *)
     {
-        uint2 head = *(const uint2 *)b;
-        uint32_t low = head.y >> 8 * t, high = head.x >> 16 >> 4 * t;
+        uint32_t low = r.head.y >> 8 * t, high = r.head.x >> 16 >> 4 * t;
 
         return ((int)((low & 15) + (high & 3) * 16) - 32) * c[0] +
                ((int)((low >> 4 & 15) + (high >> 2 & 3) * 16) - 32) * c[1];
     }
 };
 
-struct iq2_xxs : in_order, d_first<3> {
+struct iq2_xxs : in_order, parts_of_threads, d_first<3> {
     static constexpr int BYTES = 66, M = 0, SUB = 32;
     enum { SIGNS = 256 * ENTRY };
     static constexpr int TABLE = SIGNS + 128 * ENTRY;
@@ -219,6 +274,42 @@ struct iq2_xxs : in_order, d_first<3> {
         eight<2>(x, t, o->w + 4);
         eight<3>(x, t, o->w + 6);
         o->scale[0] = o->scale[1] = 2 * (int)(x[1] >> 28) + 1;
+    }
+    static constexpr int WIDE_GRID = 256 * WIDE_ENTRY, WIDE_SIGNS = 128 * WIDE_ENTRY;
+    static constexpr int GRID_COPIES = 32, SIGN_BYTES = 4;
+    template <int THREADS_IN>
+    static __device__ __forceinline__ void wide_fill(uint8_t *grid, uint8_t *signs)
+    {
+        wide_table<256, THREADS_IN>(
+            grid, [](int i) { return codes8(card::iq2xxs_grid[i], 0, 4); });
+        wide_table<128, THREADS_IN>(
+            signs, [](int i) { return bits_to_nibbles(card::sign_masks[i]) << 2; });
+    }
+    struct raw {
+        uint32_t x[2][2];
+    };
+    static __device__ __forceinline__ void load(const uint8_t *b, int, const turned &u, raw *r)
+    {
+#pragma unroll
+        for (int k = 0; k < 2; k++)
+            words_turned<2>(b + u.pair + 32 * k, u, r->x[k]);
+    }
+    static __device__ __forceinline__ void step(const raw &r, int i, int, uint32_t grid,
+                                                uint32_t signs, uint32_t w[2])
+    {
+        const uint32_t *x = r.x[i / 4];
+
+        levels8<true>(shared_word(byte_of<WIDE_ENTRY>(i % 4, x[0], grid)) ^
+                          shared_word(signs + seven_of(i % 4, x[1])),
+                      w, w + 1);
+    }
+    static __device__ __forceinline__ int column(int i, int t, int)
+    {
+        return 2 * t + i / 4;
+    }
+    static __device__ __forceinline__ int scaled(const raw &r, int, const int *c, const int *)
+    {
+        return (int)(r.x[0][1] >> 27 | 1) * c[0] + (int)(r.x[1][1] >> 27 | 1) * c[1];
     }
 };
 
@@ -252,9 +343,10 @@ struct iq2_xs : in_order, d_first<3> {
         o->scale[0] = 2 * (s & 15) + 1, o->scale[1] = 2 * (s >> 4) + 1;
     }
     static constexpr bool STEPS = true;
+    static constexpr int TURNED = 0, START = 0;
     /* signs by the whole high byte, whose lowest bit is the grid's */
     static constexpr int WIDE_GRID = 512 * WIDE_ENTRY, WIDE_SIGNS = 256 * WIDE_ENTRY;
-    static constexpr int SIGN_BYTES = 4;
+    static constexpr int GRID_COPIES = 32, SIGN_BYTES = 4;
     template <int THREADS_IN>
     static __device__ __forceinline__ void wide_fill(uint8_t *grid, uint8_t *signs)
     {
@@ -263,27 +355,56 @@ struct iq2_xs : in_order, d_first<3> {
         wide_table<256, THREADS_IN>(
             signs, [](int i) { return bits_to_nibbles(card::sign_masks[i / 2]) << 2; });
     }
-    static __device__ __forceinline__ void step(const uint8_t *b, int i, int t, uint32_t grid,
+    /* An eight is half a word, and steps 2k and 2k + 1 are word 4k + t. With turn 1 all move up by one,
+     * and what came before the first of each 128 values is the last of them, for thread 0. */
+    struct raw {
+        uint32_t x[4], s[2];
+    };
+    static __device__ __forceinline__ void load(const uint8_t *b, int t, const turned &u, raw *r)
+    {
+        const uint8_t *p = b + u.word;
+        uint32_t m[5];
+
+#pragma unroll
+        for (int k = 0; k < 5; k++)
+            m[k] = *(const uint32_t *)(p + 16 * k);
+        r->x[0] = pick4(m[0], m[2], u.first), r->x[1] = m[1];
+        r->x[2] = pick4(m[2], m[4], u.first), r->x[3] = m[3];
+        r->s[0] = b[66 + t], r->s[1] = b[70 + t];
+    }
+    static __device__ __forceinline__ void step(const raw &r, int i, int, uint32_t grid,
                                                 uint32_t signs, uint32_t w[2])
     {
-        uint32_t x = half_at(b + 2 + 8 * i + 2 * t);
+        uint32_t x = r.x[i / 2], place = x & 0x01FF01FFu;
 
-        levels8<true>(shared_word(half_to<WIDE_ENTRY>(x & 511, grid)) ^
-                    shared_word(byte_to<1, WIDE_ENTRY>(x, signs)),
-                w, w + 1);
+        levels8<true>(shared_word(i % 2 ? high_half_to<WIDE_ENTRY>(place, grid)
+                                        : half_to<WIDE_ENTRY>(place, grid)) ^
+                          shared_word(byte_of<WIDE_ENTRY>(1 + i % 2 * 2, x, signs)),
+                      w, w + 1);
     }
-    static __device__ __forceinline__ int column(int i, int t)
+    static __device__ __forceinline__ int eight_of(int i, int t, int turn)
     {
-        return 2 * (i % 4) + t / 2;
+        return i / 4 * 16 + ((i / 2 % 2 * 8 + 2 * t + i % 2 - turn) & 15);
+    }
+    static __device__ __forceinline__ int column(int i, int t, int turn)
+    {
+        return eight_of(i, t, turn) / 2 % 8;
+    }
+    static __device__ __forceinline__ void right(const uint8_t *q, int i, int t, int turn,
+                                                 uint32_t w[2])
+    {
+        uint2 v = *(const uint2 *)(q + 8 * eight_of(i, t, turn));
+
+        w[0] = v.x, w[1] = v.y;
     }
     /* c: of the sub-blocks 2t and 2t + 1, c2: of those eight further on */
-    static __device__ __forceinline__ int scaled(const uint8_t *b, int t, const int *c, const int *c2)
+    static __device__ __forceinline__ int scaled(const raw &r, int, const int *c, const int *c2)
     {
-        return odd_scales(b[66 + t], c) + odd_scales(b[70 + t], c2);
+        return odd_scales(r.s[0], c) + odd_scales(r.s[1], c2);
     }
 };
 
-struct iq2_s : in_order, d_first<3> {
+struct iq2_s : in_order, parts_of_threads, d_first<3> {
     static constexpr int BYTES = 82, M = 0, SUB = 16;
     static constexpr int TABLE = 1024 * ENTRY;
     static __device__ __forceinline__ void fill(uint8_t *t)
@@ -310,9 +431,49 @@ struct iq2_s : in_order, d_first<3> {
         eight<3>(x, high, signs, t, o->w + 6);
         o->scale[0] = 2 * (s & 15) + 1, o->scale[1] = 2 * (s >> 4) + 1;
     }
+    /* 16 copies of the grid: there is no room for 32 */
+    static constexpr int WIDE_GRID = 1024 * ENTRY, WIDE_SIGNS = 256 * WIDE_ENTRY;
+    static constexpr int GRID_COPIES = 16, SIGN_BYTES = 4;
+    template <int THREADS_IN>
+    static __device__ __forceinline__ void wide_fill(uint8_t *grid, uint8_t *signs)
+    {
+        fill_codes<1024>(grid, card::iq2s_grid, 0, 4);
+        wide_table<256, THREADS_IN>(signs, [](int i) { return bits_to_nibbles(i) << 2; });
+    }
+    struct raw {
+        uint32_t x[2], signs[2], high[2], s[2];
+    };
+    static __device__ __forceinline__ void load(const uint8_t *b, int t, const turned &u, raw *r)
+    {
+        const uint8_t *p = b + u.word;
+
+#pragma unroll
+        for (int k = 0; k < 2; k++) {
+            words_turned<1>(p + 16 * k, u, &r->x[k]);
+            words_turned<1>(p + 32 + 16 * k, u, &r->signs[k]);
+            r->high[k] = b[66 + t + 4 * k], r->s[k] = b[74 + t + 4 * k];
+        }
+    }
+    static __device__ __forceinline__ void step(const raw &r, int i, int, uint32_t grid,
+                                                uint32_t signs, uint32_t w[2])
+    {
+        uint32_t high = r.high[i / 4] << (14 - 2 * (i % 4)) & 3 * 256 * ENTRY;
+
+        levels8<true>(shared_word(byte_of<ENTRY>(i % 4, r.x[i / 4], grid) + high) ^
+                          shared_word(byte_of<WIDE_ENTRY>(i % 4, r.signs[i / 4], signs)),
+                      w, w + 1);
+    }
+    static __device__ __forceinline__ int column(int i, int t, int)
+    {
+        return 2 * t + i % 4 / 2;
+    }
+    static __device__ __forceinline__ int scaled(const raw &r, int, const int *c, const int *c2)
+    {
+        return odd_scales(r.s[0], c) + odd_scales(r.s[1], c2);
+    }
 };
 
-struct iq3_xxs : in_order, d_first<2> {
+struct iq3_xxs : in_order, parts_of_threads, d_first<2> {
     static constexpr int BYTES = 98, M = 0, SUB = 32;
     static constexpr int TABLE = 256 * ENTRY;
     static __device__ __forceinline__ void fill(uint8_t *t)
@@ -340,6 +501,46 @@ struct iq3_xxs : in_order, d_first<2> {
         eight<2>(x[1], bits, t, o->w + 4);
         eight<3>(x[1], bits, t, o->w + 6);
         o->scale[0] = o->scale[1] = 2 * (int)(bits >> 28) + 1;
+    }
+    static constexpr bool MASKS = true;
+    static constexpr int WIDE_GRID = 256 * WIDE_ENTRY, WIDE_SIGNS = 128 * WIDE_ENTRY;
+    static constexpr int GRID_COPIES = 32, SIGN_BYTES = 8;
+    template <int THREADS_IN>
+    static __device__ __forceinline__ void wide_fill(uint8_t *grid, uint8_t *signs)
+    {
+        wide_table<256, THREADS_IN>(grid, [](int i) { return card::iq3xxs_grid[i]; });
+        for (int i = threadIdx.x; i < 128; i += THREADS_IN)
+            wide_pairs(signs, i, make_uint2(sign_bytes<false>(card::sign_masks[i]),
+                                            sign_bytes<true>(card::sign_masks[i])));
+    }
+    struct raw {
+        uint32_t x[2][2], s[2];
+    };
+    static __device__ __forceinline__ void load(const uint8_t *b, int, const turned &u, raw *r)
+    {
+#pragma unroll
+        for (int k = 0; k < 2; k++) {
+            words_turned<2>(b + u.pair + 32 * k, u, r->x[k]);
+            words_turned<1>(b + 64 + u.word + 16 * k, u, &r->s[k]);
+        }
+    }
+    static __device__ __forceinline__ void step(const raw &r, int i, int, uint32_t grid,
+                                                uint32_t signs, uint32_t w[2], uint32_t m[2])
+    {
+        uint2 v = shared_pair(signs + seven_of(i % 4, r.s[i / 4]));
+        uint32_t x = r.x[i / 4][i % 4 / 2];
+
+        m[0] = v.x, m[1] = v.y;
+        w[0] = shared_word(byte_of<WIDE_ENTRY>(i % 2 * 2, x, grid)) ^ v.x;
+        w[1] = shared_word(byte_of<WIDE_ENTRY>(i % 2 * 2 + 1, x, grid)) ^ v.y;
+    }
+    static __device__ __forceinline__ int column(int i, int t, int)
+    {
+        return 2 * t + i / 4;
+    }
+    static __device__ __forceinline__ int scaled(const raw &r, int, const int *c, const int *)
+    {
+        return (int)(r.s[0] >> 27 | 1) * c[0] + (int)(r.s[1] >> 27 | 1) * c[1];
     }
 };
 
@@ -390,8 +591,9 @@ struct iq3_s : in_order, d_first<0> {
         o->scale[0] = o->scale[1] = 2 * (b[106 + p / 2] >> 4 * (p % 2) & 15) + 1;
     }
     static constexpr bool STEPS = true;
+    static constexpr int TURNED = 2, START = 0;
     static constexpr int WIDE_GRID = 512 * WIDE_ENTRY, WIDE_SIGNS = 256 * WIDE_ENTRY;
-    static constexpr int SIGN_BYTES = 8;
+    static constexpr int GRID_COPIES = 32, SIGN_BYTES = 8;
     template <int THREADS_IN>
     static __device__ __forceinline__ void wide_fill(uint8_t *grid, uint8_t *signs)
     {
@@ -400,34 +602,46 @@ struct iq3_s : in_order, d_first<0> {
             wide_pairs(signs, i, make_uint2(sign_bytes<false>(i), sign_bytes<true>(i)));
     }
     /* Steps 2j and 2j + 1 are the parts 2j and 2j + 1: two threads a part, sixteen values each. */
-    static __device__ __forceinline__ void step(const uint8_t *b, int i, int t, uint32_t grid,
+    struct raw {
+        uint32_t x[8], signs[4], high[4], s;
+    };
+    static __device__ __forceinline__ void load(const uint8_t *b, int t, const turned &, raw *r)
+    {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            r->x[i] = half_at(b + 2 + 8 * (i & ~1) + 4 * t + 2 * (i % 2));
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            r->signs[k] = half_at(b + 74 + 8 * k + 2 * t);
+            r->high[k] = b[66 + 2 * k + t / 2];
+        }
+        r->s = b[106 + t];
+    }
+    static __device__ __forceinline__ void step(const raw &r, int i, int t, uint32_t grid,
                                                 uint32_t signs, uint32_t w[2])
     {
-        uint32_t x = half_at(b + 2 + 8 * (i & ~1) + 4 * t + 2 * (i % 2));
-        uint32_t s = half_at(b + 74 + 4 * (i & ~1) + 2 * t), high = b[66 + (i & ~1) + t / 2];
         /* two places of nine bits in two halves */
-        uint32_t two = pick4(x, 0, 0x4140) |
-                       (high * (0x00800100u >> 4 * (t % 2) >> 2 * (i % 2)) & 0x01000100u);
-        uint2 m = shared_pair(i % 2 ? byte_to<1, WIDE_ENTRY>(s, signs)
-                                    : byte_to<0, WIDE_ENTRY>(s, signs));
+        uint32_t two = pick4(r.x[i], 0, 0x4140) |
+                       (r.high[i / 2] * (0x00800100u >> 4 * (t % 2) >> 2 * (i % 2)) & 0x01000100u);
+        uint2 m = shared_pair(byte_of<WIDE_ENTRY>(i % 2, r.signs[i / 2], signs));
 
         /* the grid's bytes are odd: -x = ~x | 1 */
         w[0] = (shared_word(half_to<WIDE_ENTRY>(two, grid)) ^ m.x) | 0x01010101u;
         w[1] = (shared_word(high_half_to<WIDE_ENTRY>(two, grid)) ^ m.y) | 0x01010101u;
     }
-    static __device__ __forceinline__ int column(int i, int t)
+    static __device__ __forceinline__ int column(int i, int t, int)
     {
         return 2 * (i / 2) + t / 2;
     }
-    static __device__ __forceinline__ void right(const uint8_t *q, int i, int t, uint32_t w[2])
+    static __device__ __forceinline__ void right(const uint8_t *q, int i, int t, int, uint32_t w[2])
     {
         uint2 v = *(const uint2 *)(q + 32 * (i & ~1) + 16 * t + 8 * (i % 2));
 
         w[0] = v.x, w[1] = v.y;
     }
-    static __device__ __forceinline__ int scaled(const uint8_t *b, int t, const int *c, const int *)
+    static __device__ __forceinline__ int scaled(const raw &r, int, const int *c, const int *)
     {
-        return odd_scales(b[106 + t], c);
+        return odd_scales(r.s, c);
     }
 };
 
