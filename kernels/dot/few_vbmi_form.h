@@ -37,31 +37,45 @@ INLINE void begin_at(const struct tile *x, size_t u, int g, struct opened *to)
     begin(b, to);
 }
 
+/* group g of unit u, opened in *next, times n_tok vectors; opens what comes next: group 0 of the next
+ * unit after the last, and after the last of all the same again */
+INLINE void group(const struct tile *x, size_t u, int g, struct opened *next,
+                  const struct turned *const unit[], const int n_tok, __m512i acc[FEW][GROUPS])
+{
+    struct opened now = *next;
+    __m512i s[FEW];
+    int over = g == GROUPS - 1;
+
+    begin_at(x, over && u + 1 < x->n_units ? u + 1 : u, over ? 0 : g + 1, next);
+    sums(&now, next, unit, n_tok, s);
+    for (int k = 0; k < n_tok; k++)
+        acc[k][g] = s[k];
+}
+
 /* n_tok vectors times sixteen rows; d: the vectors' factors; p: the rows' chains so far, and then */
 INLINE void tile(const struct tile *x, const float *const d[], const struct turned *const t[],
                  const int n_tok, __m512 *p)
 {
-    struct opened now, next = {0};
+    struct opened next = {0};
 
     begin_at(x, 0, 0, &next);
     for (int j = 0; j < 4; j++)
         open_part(&next, j);
     for (size_t u = 0; u < x->n_units; u++) {
         const struct turned *unit[FEW];
-        __m512i acc[FEW][GROUPS], s[FEW];
+        __m512i acc[FEW][GROUPS];
         __m512 f = factors16(x->row[0] + u * BLOCK_BYTES, x->at);
 
         for (int k = 0; k < n_tok; k++)
             unit[k] = t[k] + u;
+        if (n_tok == 1) {
+#pragma GCC unroll 8
+            for (int g = 0; g < GROUPS; g++)
+                group(x, u, g, &next, unit, 1, acc);
+        } else {
 #pragma GCC unroll 1
-        for (int g = 0; g < GROUPS; g++) {
-            size_t over = g == GROUPS - 1; /* on to the next unit; after the last: the same again */
-
-            now = next;
-            begin_at(x, over && u + 1 < x->n_units ? u + 1 : u, over ? 0 : g + 1, &next);
-            sums(&now, &next, unit, n_tok, s);
-            for (int k = 0; k < n_tok; k++)
-                acc[k][g] = s[k];
+            for (int g = 0; g < GROUPS; g++)
+                group(x, u, g, &next, unit, n_tok, acc);
         }
         for (int k = 0; k < n_tok; k++)
             p[k] = _mm512_fmadd_ps(_mm512_mul_ps(f, _mm512_set1_ps(d[k][u])),

@@ -4,6 +4,7 @@
 /* a unit of a vector */
 struct turned {
     int8_t q[4][64];
+    int32_t minus[16]; /* of four entries, times -OFFSET */
 };
 
 INLINE void turn(const struct act *act, size_t u, struct turned *t)
@@ -23,25 +24,29 @@ INLINE void turn(const struct act *act, size_t u, struct turned *t)
         _mm512_store_si512(t->q[2 * h], _mm512_shuffle_i32x4(a, b, 0x88));
         _mm512_store_si512(t->q[2 * h + 1], _mm512_shuffle_i32x4(a, b, 0xDD));
     }
+    _mm512_store_si512(
+        t->minus, _mm512_mullo_epi32(_mm512_cvtepi16_epi32(load256((const int16_t *)act->sum + 16 * u)),
+                                     _mm512_set1_epi32(-OFFSET)));
 }
 
 /* S of x's row and n_tok vectors: sixteen numbers to be added. Opens what comes next meanwhile. */
-INLINE void sums(const struct opened *x, struct opened *next, const struct turned *const t[],
+INLINE void sums(struct opened *x, struct opened *next, const struct turned *const t[],
                  const int n_tok, __m512i *acc)
 {
     for (int i = 0; i < n_tok; i++)
-        acc[i] = _mm512_setzero_si512();
+        acc[i] = OFFSET ? load512(t[i]->minus) : _mm512_setzero_si512();
 #pragma GCC unroll 4
     for (int k = 0; k < 4; k++) {
         __mmask64 negative =
             _mm512_test_epi8_mask(x->signs, _mm512_set1_epi16((short)(0x1001u << k)));
-        __m512i w = magnitudes(x, k);
+        __m512i w = value(x, k);
 
         open_part(next, k);
         for (int i = 0; i < n_tok; i++) {
             __m512i q = load512(t[i]->q[k]);
 
-            q = _mm512_mask_sub_epi8(q, negative, _mm512_setzero_si512(), q);
+            if (!OFFSET)
+                q = _mm512_mask_sub_epi8(q, negative, _mm512_setzero_si512(), q);
             acc[i] = _mm512_dpbusd_epi32(acc[i], w, q);
         }
         as_ordered(&acc[0], &next->half);

@@ -10,14 +10,17 @@ struct turned {
     };
 };
 
-/* Levels 8, 25, 43 with a sign, OFFSET added. For an index of six bits: value 0's level in bits 0
- * and 1, value 1's in 2 and 3, their signs in 4 and 5. */
+/* Levels 8, 25, 43 with a sign, OFFSET added, for an index of six bits. Values 0 and 1 of four: their
+ * levels in bits 0..3, their signs in 4 and 5; values 2 and 3: levels in 2..5, signs in 0 and 1. */
 enum { OFFSET = 43 };
 #define SIZE(level) ((level) == 0 ? 8 : (level) == 1 ? 25 : (level) == 2 ? 43 : 0)
-#define VALUE(level, sign) (OFFSET + ((sign) ? -SIZE(level) : SIZE(level)))
-#define VALUE_0(i) VALUE((i) & 3, (i) >> 4 & 1)
-#define VALUE_1(i) VALUE((i) >> 2 & 3, (i) >> 5 & 1)
-static const _Alignas(64) uint8_t value_of[2][64] = {{SIXTY_FOUR(VALUE_0)}, {SIXTY_FOUR(VALUE_1)}};
+#define VALUE(level, sign) (OFFSET + ((sign) & 1 ? -SIZE((level) & 3) : SIZE((level) & 3)))
+#define VALUE_0(i) VALUE((i), (i) >> 4)
+#define VALUE_1(i) VALUE((i) >> 2, (i) >> 5)
+#define VALUE_2(i) VALUE((i) >> 2, (i))
+#define VALUE_3(i) VALUE((i) >> 4, (i) >> 1)
+static const _Alignas(64) uint8_t value_of[4][64] = {
+    {SIXTY_FOUR(VALUE_0)}, {SIXTY_FOUR(VALUE_1)}, {SIXTY_FOUR(VALUE_2)}, {SIXTY_FOUR(VALUE_3)}};
 
 INLINE void turn(const struct act *act, size_t u, struct turned *t)
 {
@@ -57,23 +60,28 @@ INLINE void turn(const struct act *act, size_t u, struct turned *t)
 INLINE void sums(const struct opened *x, struct opened *next, const struct turned *const t[],
                  const int n_tok, __m512i *acc)
 {
-    __m512i minus = _mm512_mullo_epi16(x->scale, _mm512_set1_epi16(-OFFSET));
+    __m512i minus = _mm512_mullo_epi16(x->scale, _mm512_set1_epi16(-OFFSET)), signs;
 
     for (int k = 0; k < n_tok; k++)
         acc[k] = SUB_BLOCK == 32 ? load512(t[k]->minus)
                                  : _mm512_madd_epi16(minus, load512(t[k]->sum));
 #pragma GCC unroll 4
     for (int j = 0; j < 4; j++) {
-        /* signs to bits 4 and 5: byte 7 - i of the matrix makes bit i */
-        const __m512i matrix = _mm512_set1_epi64((long long)sign_rule(2 * j) << 24 |
-                                                 (long long)sign_rule(2 * j + 1) << 16);
-        __m512i v = j % 2 ? _mm512_srli_epi16(x->levels[j / 2], 4) : x->levels[j / 2];
+        __m512i v = x->levels[j / 2];
 
-        v = and_or(v, _mm512_set1_epi8(15), _mm512_gf2p8affine_epi64_epi8(x->signs, matrix, 0));
+        if (j % 2 == 0) { /* signs of four values to bits 4, 5, 0, 1: byte 7 - i of the matrix makes bit i */
+            const __m512i matrix = _mm512_set1_epi64(
+                (long long)sign_rule(2 * j) << 24 | (long long)sign_rule(2 * j + 1) << 16 |
+                (long long)sign_rule(2 * j + 2) << 56 | (long long)sign_rule(2 * j + 3) << 48);
+
+            signs = _mm512_gf2p8affine_epi64_epi8(x->signs, matrix, 0);
+        }
+        v = j % 2 ? one_or_other(_mm512_srli_epi16(v, 2), signs, _mm512_set1_epi8(0x3C))
+                  : one_or_other(v, signs, _mm512_set1_epi8(0x0F));
         open_part(next, j);
 #pragma GCC unroll 2
         for (int i = 0; i < 2; i++) {
-            __m512i w = _mm512_permutexvar_epi8(v, load512(value_of[i]));
+            __m512i w = _mm512_permutexvar_epi8(v, load512(value_of[j % 2 * 2 + i]));
 
             for (int k = 0; k < n_tok; k++) {
                 __m512i q = load512(t[k]->q[2 * j + i]);

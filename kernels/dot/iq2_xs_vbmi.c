@@ -11,10 +11,13 @@ INLINE int sign_rule(int i)
 }
 INLINE void begin(const uint8_t *const b[TOGETHER], struct opened *x)
 {
-    __m512i q = load512(b[0] + 2), r = load512(b[1] + 2), byte = _mm512_set1_epi16(255);
+    const __m512i halves = _mm512_broadcast_i32x4(
+        _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
+    __m512i q = _mm512_shuffle_epi8(load512(b[0] + 2), halves);
+    __m512i r = _mm512_shuffle_epi8(load512(b[1] + 2), halves);
 
-    x->index = _mm512_packus_epi16(_mm512_and_si512(q, byte), _mm512_and_si512(r, byte));
-    x->signs = _mm512_packus_epi16(_mm512_srli_epi16(q, 8), _mm512_srli_epi16(r, 8));
+    x->index = _mm512_unpacklo_epi64(q, r);
+    x->signs = _mm512_unpackhi_epi64(q, r);
     x->at = bits_of(x->index);
     x->at.bit8 = _mm512_test_epi8_mask(x->signs, _mm512_set1_epi8(1));
     x->scale = scales_of_two(b[0] + 66, b[1] + 66);

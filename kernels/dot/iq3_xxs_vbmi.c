@@ -1,7 +1,7 @@
 /* IQ3_XXS where bytes can be permuted; the block is described in iq3_xxs.c. */
 #include "kernels/dot/grid4_vbmi.h"
 
-enum { BLOCK_BYTES = 98 };
+enum { BLOCK_BYTES = 98, OFFSET = 0 };
 #define FACTOR 0.25f
 
 /* the size of value 0 by bits 0..2, of value 1 by bits 3..5 */
@@ -28,7 +28,7 @@ INLINE void open_part(struct opened *x, int j)
     if (j % 2 == 0)
         x->pairs[j / 2] = lookup_256(iq3xxs_planes + 16 * j, x->index, &x->at);
 }
-INLINE __m512i magnitudes(const struct opened *x, int k)
+INLINE __m512i value(struct opened *x, int k)
 {
     return _mm512_permutexvar_epi8(x->pairs[k / 2], load512(size_of[k % 2]));
 }

@@ -8,8 +8,8 @@ extern const uint32_t iq3xxs_grid[256], iq3s_grid[512];
 /* levels of the eight-valued ones (their values are 8, 25, 43), two bits each: a byte an entry for
  * values 0..3, then a byte an entry for values 4..7 */
 extern const uint64_t iq2xxs_planes[64], iq2xs_planes[128], iq2s_planes[256];
-/* of the four-valued ones: a byte an entry for values 0 and 1, then for 2 and 3; iq3s: the values as
- * nibbles, iq3xxs: levels, three bits each */
+/* of the four-valued ones: a byte an entry for values 0 and 1, then for 2 and 3; iq3s: (15 + value) / 2
+ * as nibbles, turned left by one bit; iq3xxs: levels, three bits each */
 extern const uint64_t iq3s_planes[128], iq3xxs_planes[64];
 /* the same as four nibbles: of iq3s the values, of iq3xxs an index of iq3xxs_levels */
 extern const uint16_t iq3s_codes[512], iq3xxs_codes[256];

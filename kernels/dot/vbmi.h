@@ -44,6 +44,11 @@ INLINE __m512i and_or(__m512i v, __m512i and, __m512i or)
 {
     return _mm512_ternarylogic_epi64(v, and, or, 0xEA);
 }
+/* a's bits where mask has ones, b's where not */
+INLINE __m512i one_or_other(__m512i a, __m512i b, __m512i mask)
+{
+    return _mm512_ternarylogic_epi64(a, b, mask, 0xE4);
+}
 /* places of bits in every 64-bit word, for _mm512_multishift_epi64_epi8 */
 INLINE __m512i pairs_64(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 {
