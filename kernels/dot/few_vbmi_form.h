@@ -17,133 +17,152 @@ INLINE __m512 factors16(const uint8_t *block, __m512i at)
     return _mm512_mul_ps(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)), _mm512_set1_ps(FACTOR));
 }
 
+/* units u0.. u0 + n_units - 1 of a job's rows and of vectors i.. */
+struct part {
+    const struct dot_job *job;
+    size_t i, n_tok, u0, n_units;
+    const float *d[FEW];         /* the vectors' factors */
+    const struct turned *t[FEW]; /* missing vectors: the first again, results dropped */
+};
+/* sixteen rows at unit u0; missing ones: the last again */
 struct tile {
-    const uint8_t *row[ROWS]; /* at the first unit */
-    __m512i at;               /* bytes from the first row */
-    size_t next;              /* to the rows that are fetched */
-    size_t n_units;
+    const uint8_t *row[ROWS];
+    int32_t at[ROWS]; /* bytes from the first; rows lie less than 2^27 bytes apart */
 };
 
-/* group g of unit u begins */
-INLINE void begin_at(const struct tile *x, size_t u, int g, struct opened *to)
+INLINE void tile_at(const struct part *x, size_t r, struct tile *to)
+{
+    const struct dot_job *job = x->job;
+    const uint8_t *w = job->w + r * job->row_bytes + x->u0 * BLOCK_BYTES;
+
+    for (size_t k = 0; k < ROWS; k++) {
+        to->at[k] = (int32_t)((r + k < job->n_rows ? k : job->n_rows - 1 - r) * job->row_bytes);
+        to->row[k] = w + to->at[k];
+    }
+}
+
+/* rows TOGETHER * g.. of unit u begin */
+INLINE void begin_at(const struct tile *x, size_t u, int g, size_t fetch, struct opened *to)
 {
     const uint8_t *b[TOGETHER];
 
     for (int i = 0; i < TOGETHER; i++) {
         b[i] = x->row[TOGETHER * g + i] + u * BLOCK_BYTES;
         for (int o = 0; o < BLOCK_BYTES; o += 64)
-            _mm_prefetch((const char *)b[i] + x->next + o, _MM_HINT_T1);
+            _mm_prefetch((const char *)b[i] + fetch + o, _MM_HINT_T1);
     }
     begin(b, to);
 }
 
-/* group g of unit u, opened in *next, times n_tok vectors; opens what comes next: group 0 of the next
- * unit after the last, and after the last of all the same again */
-INLINE void group(const struct tile *x, size_t u, int g, struct opened *next,
-                  const struct turned *const unit[], const int n_tok, __m512i acc[FEW][GROUPS])
+/* rows TOGETHER * g.. of unit u, opened in *next, times n_tok vectors. What comes next is opened
+ * meanwhile: the tile's next rows, or the first ones of `after` in unit u_after. (Permutations and
+ * products use different parts of a core, and it does not look far enough ahead to mix them itself.) */
+INLINE void step(const struct tile *x, size_t u, int g, const struct tile *after, size_t u_after,
+                 size_t fetch, const struct turned *const t[], const int n_tok,
+                 struct opened *next, __m512i acc[FEW][GROUPS])
 {
     struct opened now = *next;
     __m512i s[FEW];
-    int over = g == GROUPS - 1;
 
-    begin_at(x, over && u + 1 < x->n_units ? u + 1 : u, over ? 0 : g + 1, next);
-    sums(&now, next, unit, n_tok, s);
+    if (g + 1 < GROUPS)
+        begin_at(x, u, g + 1, fetch, next);
+    else
+        begin_at(after, u_after, 0, fetch, next);
+    sums(&now, next, t, n_tok, s);
     for (int k = 0; k < n_tok; k++)
         acc[k][g] = s[k];
 }
 
-/* n_tok vectors times sixteen rows; d: the vectors' factors; p: the rows' chains so far, and then */
-INLINE void tile(const struct tile *x, const float *const d[], const struct turned *const t[],
-                 const int n_tok, __m512 *p)
+/* all rows; after the last of all the same is opened again */
+INLINE void rows(const struct part *x, const int n_tok)
 {
+    const struct dot_job *job = x->job;
+    const size_t fetch = fetch_distance(ROWS * job->row_bytes);
     struct opened next = {0};
+    struct tile tile[2];
 
-    begin_at(x, 0, 0, &next);
+    tile_at(x, 0, &tile[0]);
+    begin_at(&tile[0], 0, 0, fetch, &next);
     for (int j = 0; j < 4; j++)
         open_part(&next, j);
-    for (size_t u = 0; u < x->n_units; u++) {
-        const struct turned *unit[FEW];
-        __m512i acc[FEW][GROUPS];
-        __m512 f = factors16(x->row[0] + u * BLOCK_BYTES, x->at);
+    for (size_t r = 0; r < job->n_rows; r += ROWS) {
+        const struct tile *this = &tile[r / ROWS % 2];
+        const size_t left = job->n_rows - r;
+        const __mmask16 real = (__mmask16)(left < ROWS ? (1u << left) - 1 : 0xFFFF);
+        const __m512i at = load512(this->at);
+        float *y = job->y + x->i * job->ldy + r;
+        __m512 p[FEW];
 
-        for (int k = 0; k < n_tok; k++)
-            unit[k] = t[k] + u;
-        if (n_tok == 1) {
+        tile_at(x, left > ROWS ? r + ROWS : r, &tile[r / ROWS % 2 ^ 1]);
+        for (size_t k = 0; k < (size_t)n_tok; k++)
+            p[k] = x->u0 && k < x->n_tok ? _mm512_maskz_loadu_ps(real, y + k * job->ldy)
+                                         : _mm512_setzero_ps();
+        for (size_t u = 0; u < x->n_units; u++) {
+            const struct tile *after = u + 1 < x->n_units ? this : &tile[r / ROWS % 2 ^ 1];
+            const size_t u_after = u + 1 < x->n_units ? u + 1 : 0;
+            const __m512 f = factors16(this->row[0] + u * BLOCK_BYTES, at);
+            const struct turned *t[FEW];
+            __m512i acc[FEW][GROUPS];
+
+            for (int k = 0; k < n_tok; k++)
+                t[k] = x->t[k] + u;
+            if (n_tok == 1) {
 #pragma GCC unroll 8
-            for (int g = 0; g < GROUPS; g++)
-                group(x, u, g, &next, unit, 1, acc);
-        } else {
+                for (int g = 0; g < GROUPS; g++)
+                    step(this, u, g, after, u_after, fetch, t, 1, &next, acc);
+            } else {
 #pragma GCC unroll 1
-            for (int g = 0; g < GROUPS; g++)
-                group(x, u, g, &next, unit, n_tok, acc);
+                for (int g = 0; g < GROUPS; g++)
+                    step(this, u, g, after, u_after, fetch, t, n_tok, &next, acc);
+            }
+            for (int k = 0; k < n_tok; k++)
+                p[k] = _mm512_fmadd_ps(_mm512_mul_ps(f, _mm512_set1_ps(x->d[k][u])),
+                                       _mm512_cvtepi32_ps(fold16(acc[k])), p[k]);
         }
-        for (int k = 0; k < n_tok; k++)
-            p[k] = _mm512_fmadd_ps(_mm512_mul_ps(f, _mm512_set1_ps(d[k][u])),
-                                   _mm512_cvtepi32_ps(fold16(acc[k])), p[k]);
+        for (size_t k = 0; k < (size_t)n_tok && k < x->n_tok; k++)
+            _mm512_mask_storeu_ps(y + k * job->ldy, real,
+                                  x->u0 + x->n_units < job->n_cols / 256 ? p[k] : finish16(p[k]));
     }
 }
-
 /* apart, each with its own tables and constants in registers */
-#define TILE(n)                                                                                    \
-    static __attribute__((noinline)) void tile##n(const struct tile *x, const float *const d[],    \
-                                                  const struct turned *const t[], __m512 *p)       \
+#define ROWS_TIMES(n)                                                                              \
+    static __attribute__((noinline)) void rows_times_##n(const struct part *x)                     \
     {                                                                                              \
-        tile(x, d, t, n, p);                                                                       \
+        rows(x, n);                                                                                \
     }
-TILE(1)
-TILE(2)
-TILE(4)
+ROWS_TIMES(1)
+ROWS_TIMES(2)
+ROWS_TIMES(4)
 
-/* All rows times vectors i.. i + n_tok - 1, at most FEW. With many units the chains stay in y between one piece
- * of the vectors and the next. Rows lie less than 2^27 bytes apart. */
+/* All rows times vectors i.. i + n_tok - 1, at most FEW. With many units the chains stay in y
+ * between one part and the next. */
 static void few_vectors(const struct dot_job *job, size_t i, size_t n_tok)
 {
     _Alignas(64) struct turned turned[FEW][UNITS_TURNED];
     const size_t n_units = job->n_cols / 256;
 
-    for (size_t u0 = 0; u0 < n_units; u0 += UNITS_TURNED) {
-        struct tile x = {.n_units = n_units - u0 < UNITS_TURNED ? n_units - u0 : UNITS_TURNED,
-                         .next = fetch_distance(ROWS * job->row_bytes)};
-        const struct turned *t[FEW];
-        const float *d[FEW];
+    for (size_t u0 = 0; u0 < n_units && job->n_rows; u0 += UNITS_TURNED) {
+        struct part x = {job, i, n_tok, u0, n_units - u0 < UNITS_TURNED ? n_units - u0 : UNITS_TURNED,
+                         {0}, {0}};
 
         for (size_t k = 0; k < n_tok; k++) {
             struct act act = act_parts(ACT_A256, job_act(job, i + k), job->n_cols);
 
             for (size_t u = 0; u < x.n_units; u++)
                 turn(&act, u0 + u, &turned[k][u]);
-            t[k] = turned[k];
-            d[k] = act.d + u0;
+            x.d[k] = act.d + u0;
+            x.t[k] = turned[k];
         }
-        for (size_t k = n_tok; k < FEW; k++) { /* missing vectors: the first again, dropped */
-            t[k] = t[0];
-            d[k] = d[0];
+        for (size_t k = n_tok; k < FEW; k++) {
+            x.d[k] = x.d[0];
+            x.t[k] = x.t[0];
         }
-        for (size_t r = 0; r < job->n_rows; r += ROWS) {
-            size_t real = job->n_rows - r < ROWS ? job->n_rows - r : ROWS;
-            __mmask16 mask = (__mmask16)((1u << real) - 1);
-            float *y = job->y + i * job->ldy + r;
-            _Alignas(64) int32_t at[ROWS];
-            __m512 p[FEW];
-
-            for (size_t k = 0; k < ROWS; k++) { /* missing rows: the last one again */
-                at[k] = (int32_t)((k < real ? k : real - 1) * job->row_bytes);
-                x.row[k] = job->w + r * job->row_bytes + at[k] + u0 * BLOCK_BYTES;
-            }
-            x.at = load512(at);
-            for (size_t k = 0; k < FEW; k++)
-                p[k] = u0 && k < n_tok ? _mm512_maskz_loadu_ps(mask, y + k * job->ldy)
-                                       : _mm512_setzero_ps();
-            if (n_tok == 1)
-                tile1(&x, d, t, p);
-            else if (n_tok == 2)
-                tile2(&x, d, t, p);
-            else
-                tile4(&x, d, t, p);
-            for (size_t k = 0; k < n_tok; k++)
-                _mm512_mask_storeu_ps(y + k * job->ldy, mask,
-                                      u0 + x.n_units < n_units ? p[k] : finish16(p[k]));
-        }
+        if (n_tok == 1)
+            rows_times_1(&x);
+        else if (n_tok == 2)
+            rows_times_2(&x);
+        else
+            rows_times_4(&x);
     }
 }
 

@@ -49,7 +49,6 @@ INLINE void sums(struct opened *x, struct opened *next, const struct turned *con
                 q = _mm512_mask_sub_epi8(q, negative, _mm512_setzero_si512(), q);
             acc[i] = _mm512_dpbusd_epi32(acc[i], w, q);
         }
-        as_ordered(&acc[0], &next->half);
     }
     for (int i = 0; i < n_tok; i++)
         acc[i] = _mm512_mullo_epi32(acc[i], x->scale);

@@ -91,7 +91,6 @@ INLINE void sums(const struct opened *x, struct opened *next, const struct turne
                              : _mm512_dpwssd_epi32(acc[k], _mm512_maddubs_epi16(w, q), x->scale);
             }
         }
-        as_ordered(&acc[0], &next->half);
     }
     for (int k = 0; k < n_tok && SUB_BLOCK == 32; k++)
         acc[k] = _mm512_mullo_epi32(acc[k], x->scale);

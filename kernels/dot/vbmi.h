@@ -58,13 +58,8 @@ INLINE __m512i pairs_64(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 /* a word of two blocks: the first's in the low half of every part */
 INLINE __m512i two_words(const uint8_t *a, const uint8_t *b)
 {
-    return _mm512_unpacklo_epi64(_mm512_set1_epi64((long long)load_u64(a)),
-                                 _mm512_set1_epi64((long long)load_u64(b)));
-}
+    const __m512i first = _mm512_setr_epi64(-1, 0, -1, 0, -1, 0, -1, 0);
 
-/* Permutations and products use different parts of a core, and it does not look far enough ahead to
- * mix them by itself: where they are mixed, what was computed before comes first. */
-INLINE void as_ordered(__m512i *a, __m512i *b)
-{
-    __asm__ volatile("" : "+v"(*a), "+v"(*b));
+    return one_or_other(_mm512_set1_epi64((long long)load_u64(a)),
+                        _mm512_set1_epi64((long long)load_u64(b)), first);
 }
