@@ -140,7 +140,7 @@ static int one(const struct bench *b, uint32_t id, size_t tokens, int threads, s
     }
     for (size_t i = 0; i < tokens; i++)
         act_prepare(t->act, b->x + i * cols, cols, acts + i * stride);
-    struct dot_job job = {b->w, row, cols, rows, acts, stride, NULL, tokens, y, rows};
+    struct dot_job job = {b->w, row, cols, rows, acts, stride, NULL, tokens, y, rows, NULL};
     c[n++] = (struct contender){
         .name = "read", .fn = measure_read, .arg = &rj, .n_rows = b->o->bytes / 4096, .bytes = (double)b->o->bytes};
     p[n] = (struct product){job, d, NULL, id};

@@ -171,7 +171,7 @@ int main(int argc, char **argv)
             dot_form *form = dot_form_at(d, f);
             if (!form)
                 continue;
-            o[f] = (struct ours){{w, row, cols, rows, acts, stride, NULL, tokens, y, rows}, form};
+            o[f] = (struct ours){{w, row, cols, rows, acts, stride, NULL, tokens, y, rows, NULL}, form};
             c[n++] = (struct contender){.name = cpu_level_name(f), .fn = run_ours, .arg = &o[f],
                                         .n_rows = rows, .bytes = (double)(rows * row)};
         }

@@ -52,7 +52,7 @@ static double speed(dot_form *form, uint32_t type, const uint8_t *w, size_t byte
     size_t rows = bytes / row;
     unsigned char *acts = aligned_alloc(64, n_tok * stride);
     float *y = malloc(rows * n_tok * sizeof *y), x[COLS];
-    struct dot_job job = {w, row, COLS, rows, acts, stride, NULL, n_tok, y, rows};
+    struct dot_job job = {w, row, COLS, rows, acts, stride, NULL, n_tok, y, rows, NULL};
     struct rng g = {1};
     double best = 1e9;
     int inner = bytes < 4 << 20 ? 32 : 1;

@@ -40,7 +40,8 @@ static void check_call(const struct fixture *f, dot_form *form, const char *name
                           gathered ? idx : NULL,
                           n_tok,
                           y,
-                          ldy};
+                          ldy,
+                          NULL};
 
     for (size_t i = 0; i < n_tok; i++)
         idx[i] = (uint32_t)((t0 + 5 * i) % TOKENS);
@@ -108,6 +109,17 @@ static void run(uint32_t type, size_t n, int row_kind, int vec_kind, struct rng 
             for (size_t r = 2; r < ROWS; r++)
                 bad += !same(y[i * ROWS + r - 2], f.ref[i][r]);
         CHECK(!bad, "%s matmul: n %zu", type_info(type)->name, n);
+    }
+    for (size_t n_tok = 1; n_tok <= TOKENS; n_tok += 4) { /* the second matrix: the first from row 1 on */
+        float a[ROWS * TOKENS], b[ROWS * TOKENS];
+        size_t bad = 0;
+
+        matmul_two(type, (const void *[]){f.w, f.w + f.row_bytes}, f.row_bytes, n, 3, ROWS - 1, f.acts,
+                   f.stride, NULL, n_tok, (float *[]){a, b}, ROWS);
+        for (size_t i = 0; i < n_tok; i++)
+            for (size_t r = 3; r < ROWS - 1; r++)
+                bad += !same(a[i * ROWS + r - 3], f.ref[i][r]) + !same(b[i * ROWS + r - 3], f.ref[i][r + 1]);
+        CHECK(!bad, "%s, two matrices: n %zu, %zu vectors", type_info(type)->name, n, n_tok);
     }
     free(f.acts);
     free(rows);

@@ -134,14 +134,14 @@ ROWS_TIMES(1)
 ROWS_TIMES(2)
 ROWS_TIMES(4)
 
-/* All rows times vectors i.. i + n_tok - 1, at most FEW. With many units the chains stay in y
+/* All rows of the jobs times vectors i.. i + n_tok - 1, at most FEW. With many units the chains stay in y
  * between one part and the next. */
 static void few_vectors(const struct dot_job *job, size_t i, size_t n_tok)
 {
     _Alignas(64) struct turned turned[FEW][UNITS_TURNED];
     const size_t n_units = job->n_cols / 256;
 
-    for (size_t u0 = 0; u0 < n_units && job->n_rows; u0 += UNITS_TURNED) {
+    for (size_t u0 = 0; u0 < n_units; u0 += UNITS_TURNED) {
         struct part x = {job, i, n_tok, u0, n_units - u0 < UNITS_TURNED ? n_units - u0 : UNITS_TURNED,
                          {0}, {0}};
 
@@ -157,19 +157,23 @@ static void few_vectors(const struct dot_job *job, size_t i, size_t n_tok)
             x.d[k] = x.d[0];
             x.t[k] = x.t[0];
         }
-        if (n_tok == 1)
-            rows_times_1(&x);
-        else if (n_tok == 2)
-            rows_times_2(&x);
-        else
-            rows_times_4(&x);
+        for (x.job = job; x.job; x.job = x.job->also)
+            if (!x.job->n_rows)
+                continue;
+            else if (n_tok == 1)
+                rows_times_1(&x);
+            else if (n_tok == 2)
+                rows_times_2(&x);
+            else
+                rows_times_4(&x);
     }
 }
 
 INLINE void job_few(const struct dot_job *job, dot_form *many)
 {
     if (job->n_tok >= PANEL)
-        many(job);
+        for (; job; job = job->also)
+            many(job);
     else
         for (size_t i = 0; i < job->n_tok; i += FEW)
             few_vectors(job, i, job->n_tok - i < FEW ? job->n_tok - i : FEW);

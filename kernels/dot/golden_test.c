@@ -148,7 +148,7 @@ static void check_products(const struct golden *g, const uint8_t *act_file)
     size_t stride = act_stride(g->info->act, N);
     unsigned char *acts = aligned_alloc(64, K * stride);
     float *ref = malloc(4 * K * g->rows), *y = malloc(4 * K * g->rows);
-    struct dot_job job = {g->w, g->row_bytes, N, g->rows, acts, stride, NULL, K, ref, g->rows};
+    struct dot_job job = {g->w, g->row_bytes, N, g->rows, acts, stride, NULL, K, ref, g->rows, NULL};
 
     for (int k = 0; k < K; k++)
         load_vector(act_file, g->act_type, k, acts + (size_t)k * stride);

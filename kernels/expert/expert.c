@@ -19,9 +19,15 @@ void expert_gate_up(const struct expert_part *gate, const struct expert_part *up
     size_t rows = r1 - r0, n = rows * n_tok;
     float *g = tmp, *u = tmp + n;
 
-    matmul(gate->type, gate->w, gate->row_bytes, n_cols, r0, r1, acts_gate, stride_gate, idx, n_tok,
-           g, rows);
-    matmul(up->type, up->w, up->row_bytes, n_cols, r0, r1, acts_up, stride_up, idx, n_tok, u, rows);
+    if (gate->type == up->type && gate->row_bytes == up->row_bytes && acts_gate == acts_up) {
+        matmul_two(gate->type, (const void *[]){gate->w, up->w}, gate->row_bytes, n_cols, r0, r1,
+                   acts_gate, stride_gate, idx, n_tok, (float *[]){g, u}, rows);
+    } else {
+        matmul(gate->type, gate->w, gate->row_bytes, n_cols, r0, r1, acts_gate, stride_gate, idx,
+               n_tok, g, rows);
+        matmul(up->type, up->w, up->row_bytes, n_cols, r0, r1, acts_up, stride_up, idx, n_tok, u,
+               rows);
+    }
     apply_scale(g, n, gate->scale);
     apply_scale(u, n, up->scale);
     for (size_t i = 0; i < n_tok; i++)

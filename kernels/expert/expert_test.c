@@ -49,7 +49,9 @@ static void check(uint32_t gate_type, uint32_t up_type, float gate_scale, float 
         act_prepare(fg, x, COLS, ag + i * sg);
         act_prepare(fu, x, COLS, au + i * su);
     }
-    expert_gate_up(&gate, &up, COLS, 0, ROWS, ag, sg, au, su, idx, TOKENS, limit, tmp, h, ROWS + 1);
+    const unsigned char *for_up = fu == fg ? ag : au; /* one pointer, as a caller with one form has it */
+
+    expert_gate_up(&gate, &up, COLS, 0, ROWS, ag, sg, for_up, su, idx, TOKENS, limit, tmp, h, ROWS + 1);
     for (size_t i = 0; i < TOKENS; i++)
         for (size_t r = 0; r < ROWS; r++) {
             float a = dot_row(dot_type(gate_type), (const uint8_t *)gate.w + r * gate.row_bytes,
@@ -71,7 +73,7 @@ static void check(uint32_t gate_type, uint32_t up_type, float gate_scale, float 
     for (size_t r = 0; r < ROWS; r += 13) { /* uneven pieces */
         size_t end = r + 13 < ROWS ? r + 13 : ROWS;
 
-        expert_gate_up(&gate, &up, COLS, r, end, ag, sg, au, su, idx, TOKENS, limit, tmp, cut,
+        expert_gate_up(&gate, &up, COLS, r, end, ag, sg, for_up, su, idx, TOKENS, limit, tmp, cut,
                        end - r);
         for (size_t i = 0; i < TOKENS; i++)
             cut_bad += memcmp(cut + i * (end - r), h + i * (ROWS + 1) + r, (end - r) * 4) != 0;
@@ -117,6 +119,8 @@ int main(void)
     check(W_Q4_K, W_Q6_K, 0.3f, 0.5f, &g);
     check(W_Q8_0, W_Q5_K, -2, 7, &g);
     check(W_F16, W_Q8_0, 1, 1, &g);
+    check(W_IQ2_XS, W_IQ2_XS, 0.5f, 7, &g);
+    check(W_IQ3_S, W_IQ3_S, 1, 0, &g);
     check_down(W_Q6_K, 1, &g);
     check_down(W_Q8_0, 0.7f, &g);
     check_down(W_F16, f32_from_bits(0x7FC00001), &g);

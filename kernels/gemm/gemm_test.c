@@ -38,7 +38,8 @@ static void check_call(const struct fixture *f, dot_form *form, const char *name
                           gathered ? idx : NULL,
                           n_tok,
                           y,
-                          ldy};
+                          ldy,
+                          NULL};
 
     for (size_t i = 0; i < n_tok; i++)
         idx[i] = (uint32_t)((first + 7 * i) % MOST);

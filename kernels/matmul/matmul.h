@@ -14,5 +14,10 @@ void matmul(uint32_t type, const void *w, size_t row_bytes, size_t n_cols, size_
             const void *acts, size_t a_stride, const uint32_t *idx, size_t n_tok, float *y,
             size_t ldy);
 
+/* The same of two matrices of one type and shape, as two calls would. */
+void matmul_two(uint32_t type, const void *const w[2], size_t row_bytes, size_t n_cols, size_t r0,
+                size_t r1, const void *acts, size_t a_stride, const uint32_t *idx, size_t n_tok,
+                float *const y[2], size_t ldy);
+
 /* A table row as f32 values (rule 38). */
 void dequant_row(uint32_t type, const void *row, size_t n_cols, float *out);
