@@ -28,7 +28,7 @@ enum {
     ROPE_BLOCK = 256,
     TAKE_THREADS = 256,
     LOGIT_BLOCKS = 64,
-    MANY = 20, /* vectors an expert in the mean, from which on its items go as products: both take as long */
+    MANY = 8, /* vectors an expert in the mean, from which on its items go as products: both take as long */
     RUN_WORDS = sizeof(struct run) / 4,
     POLLS = 16384 /* looks at the stamp between looks at the card */
 };
@@ -82,7 +82,7 @@ static void lay_out_buffers(struct run_cuda *x)
         b->data = (float *)run_cuda_take(x, (uint64_t)rows_of(x, i) * width * 4);
         for (int f = 0; f < N_FORMS; f++)
             if (p->buffer[i].forms >> f & 1 && f != ACT_F32) {
-                b->part_stride[f] = act_stride((enum act_form)f, width / parts_of(&p->buffer[i]));
+                b->part_stride[f] = act_stride_cuda((enum act_form)f, width / parts_of(&p->buffer[i]));
                 b->form_stride[f] = parts_of(&p->buffer[i]) * b->part_stride[f];
                 b->form[f] = (uint8_t *)run_cuda_take(x, rows_of(x, i) * b->form_stride[f]);
             }
@@ -126,7 +126,7 @@ static void lay_out_scratch(struct run_cuda *x)
     for (int f = 0; f < N_FORMS; f++)
         x->act[f] = (uint8_t *)run_cuda_take(
             x, hidden && (f == ACT_F32 || p->n_embd % (f == ACT_A32 ? 32 : 256) == 0)
-                   ? x->c.max_tokens * act_stride((enum act_form)f, p->n_embd)
+                   ? x->c.max_tokens * act_stride_cuda((enum act_form)f, p->n_embd)
                    : 0);
     x->hidden = (float *)run_cuda_take(x, hidden * 4);
     x->tmp = (float *)run_cuda_take(x, tmp * 4);
@@ -242,7 +242,7 @@ static int do_experts(struct run_cuda *x, const struct op *op, uint32_t n, const
         form[m] = type_info(s->type[m])->act;
         if (!rc && (m == 0 || form[1] != form[0]))
             rc = act_prepare_cuda(form[m], in, s->n_embd, s->n_embd, n, x->act[form[m]],
-                                  act_stride(form[m], s->n_embd), x->stream);
+                                  act_stride_cuda(form[m], s->n_embd), x->stream);
     }
     work.slots = slots;
     work.items = x->items;
@@ -253,13 +253,13 @@ static int do_experts(struct run_cuda *x, const struct op *op, uint32_t n, const
         struct expert_vectors v = {};
         for (int m = 0; m < 2; m++) {
             v.acts[m] = x->act[form[m]];
-            v.stride[m] = act_stride(form[m], s->n_embd);
+            v.stride[m] = act_stride_cuda(form[m], s->n_embd);
         }
         return expert_many_cuda(s, &work, &v, x->many, x->hidden, s->n_ff, x->rows, s->n_embd, x->stream);
     }
     if (!rc)
-        rc = expert_gate_up_cuda(s, &work, x->act[form[0]], act_stride(form[0], s->n_embd),
-                                 x->act[form[1]], act_stride(form[1], s->n_embd), x->tmp, x->hidden,
+        rc = expert_gate_up_cuda(s, &work, x->act[form[0]], act_stride_cuda(form[0], s->n_embd),
+                                 x->act[form[1]], act_stride_cuda(form[1], s->n_embd), x->tmp, x->hidden,
                                  s->n_ff, x->stream);
     if (!rc)
         rc = expert_down_cuda(s, &work, x->hidden, s->n_ff, x->rows, s->n_embd, x->stream);

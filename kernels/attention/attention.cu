@@ -761,7 +761,7 @@ static int launch_tiles(const attention_args &x, cudaStream_t s)
     const size_t bytes = tiles_shared<TILE_WARPS>(x.a.hd);
     int most;
 
-    if (x.a.type == KV_F32 || x.a.hd % 8 || x.a.dv % 8 || per * tokens <= MOST_QUERIES || shared_there(&most) ||
+    if (x.a.type == KV_F32 || x.a.hd % 16 || x.a.dv % 8 || per * tokens <= MOST_QUERIES || shared_there(&most) ||
         bytes > (size_t)most)
         return 0;
     tiles_of(x.a.type, several)<<<grid, TILE_WARPS * WARP, bytes, s>>>(x);

@@ -1,9 +1,10 @@
 /* Prompts, of keys and values of two bytes: a block of WARPS warps takes 8 queries a warp that share a kv head,
  * and walks their chunks of 256 keys. Keys and values come in tiles of 64 rows through shared memory, the next
  * one on its way while one is used.
- *   scores   a thread has two keys of a tile and the warp's eight queries, LANE8's lanes of all sixteen in
- *            registers: a value of a query that is read (by all threads of the warp at once) serves two products,
- *            one of a key eight;
+ *   scores   a thread has two of LANE8's lanes of eight keys of a tile and the warp's eight queries, in registers:
+ *            a load fills registers at 128 bytes a cycle, whoever reads the same, and so least is read. Four threads
+ *            have the lanes of a score; in LANE8's tree each gives away half of what is left, keys first that
+ *            it does not keep;
  *   softmax  a warp goes through its queries, its lanes are SUM32's lanes over the chunk;
  *   values   a thread has four channels of the warp's eight queries, keys ascending; TILES times that where values are
  *            long, one after the other.
@@ -37,11 +38,15 @@ static __device__ __forceinline__ void tile_wait(void)
 #endif
 }
 
+static __host__ __device__ __forceinline__ unsigned tile_pieces(unsigned hd)
+{
+    return (hd + TILE_DIMS - 1) / TILE_DIMS;
+}
 template <int WARPS> static size_t tiles_shared(unsigned hd)
 {
     size_t queries = WARPS * WARP_QUERIES;
 
-    return 2 * TILE_BYTES + queries * (CHUNK + hd + 1) * sizeof(float);
+    return 2 * TILE_BYTES + queries * (CHUNK + tile_pieces(hd) * TILE_DIMS + 1) * sizeof(float);
 }
 
 /* What a block works on, and which tile is asked for next: of a chunk first all keys, a piece of TILE_DIMS after the
@@ -105,67 +110,106 @@ template <kv_type T, int WARPS> struct tile_feed {
     }
 };
 
-/* 29.1 over up to TILE_DIMS values of a key; q: the warp's first query */
-template <kv_type T>
-static __device__ __forceinline__ void tile_scores(const uint8_t *tile, const float *q, unsigned pitch, unsigned octets,
-                                                   float lane[WARP_QUERIES][2][8])
+/* Where value i of a block's query g of `queries` lies in shared memory: piece after piece of TILE_DIMS; of sixteen,
+ * the four of each thread of a score lie together. */
+static __device__ __forceinline__ unsigned tile_query_at(unsigned queries, unsigned g, unsigned i)
 {
-    const uint8_t *mine = tile + threadIdx.x % WARP * TILE_PITCH;
+    return (i / TILE_DIMS * queries + g) * TILE_DIMS + i % TILE_DIMS / 16 * 16 + i % 8 / 2 * 4 + i / 8 % 2 * 2 + i % 2;
+}
+/* 29.1 over up to TILE_DIMS values of a key, sixteens of them; q: the warp's first query. Thread t = threadIdx.x % 4 of
+ * four has the lanes 2 t and 2 t + 1; its keys are k + 8 (i ^ 2 t), k = threadIdx.x / 4 % 8: in the tree below
+ * the first half of what it has is always what it keeps. */
+template <kv_type T>
+static __device__ __forceinline__ void tile_scores(const uint8_t *tile, const float *q, unsigned sixteens,
+                                                   float lane[WARP_QUERIES][8][2])
+{
+    const unsigned t = threadIdx.x % 4, k = threadIdx.x % WARP / 4;
+    const uint8_t *mine = tile + k * TILE_PITCH + 4 * t;
 
-#pragma unroll 2
-    for (unsigned o = 0; o < octets; o++) {
-        eight<T> e[2];
-        float k[2][8];
+    q += 4 * t;
+#pragma unroll 1
+    for (unsigned o = 0; o < sixteens; o++) {
+        float4 x[WARP_QUERIES];
 
-        e[0].raw[0] = *(const uint4 *)(mine + 16 * o);
-        e[1].raw[0] = *(const uint4 *)(mine + 32 * TILE_PITCH + 16 * o);
-        widen8<T>(e[0], k[0]);
-        widen8<T>(e[1], k[1]);
 #pragma unroll
-        for (int g = 0; g < WARP_QUERIES; g++) {
-            const float4 a = *(const float4 *)(q + g * pitch + 8 * o), b = *(const float4 *)(q + g * pitch + 8 * o + 4);
+        for (int g = 0; g < WARP_QUERIES; g++)
+            x[g] = *(const float4 *)(q + g * TILE_DIMS + 16 * o);
 #pragma unroll
-            for (int i = 0; i < 2; i++) {
-                lane[g][i][0] = __fmaf_rn(a.x, k[i][0], lane[g][i][0]);
-                lane[g][i][1] = __fmaf_rn(a.y, k[i][1], lane[g][i][1]);
-                lane[g][i][2] = __fmaf_rn(a.z, k[i][2], lane[g][i][2]);
-                lane[g][i][3] = __fmaf_rn(a.w, k[i][3], lane[g][i][3]);
-                lane[g][i][4] = __fmaf_rn(b.x, k[i][4], lane[g][i][4]);
-                lane[g][i][5] = __fmaf_rn(b.y, k[i][5], lane[g][i][5]);
-                lane[g][i][6] = __fmaf_rn(b.z, k[i][6], lane[g][i][6]);
-                lane[g][i][7] = __fmaf_rn(b.w, k[i][7], lane[g][i][7]);
+        for (int h = 0; h < 2; h++)
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                const float2 v = widen2<T>(*(const uint32_t *)(mine + ((i / 2 ^ t) * 16 + i % 2 * 8) * TILE_PITCH +
+                                                               32 * o + 16 * h));
+#pragma unroll
+                for (int g = 0; g < WARP_QUERIES; g++) {
+                    lane[g][i][0] = __fmaf_rn(h ? x[g].z : x[g].x, v.x, lane[g][i][0]);
+                    lane[g][i][1] = __fmaf_rn(h ? x[g].w : x[g].y, v.y, lane[g][i][1]);
+                }
             }
+    }
+}
+/* LANE8's fold of them; the scores of keys k + 16 t + 8 i, i < 2, to p (from the tile's first key on) */
+static __device__ __forceinline__ void tile_fold(float lane[WARP_QUERIES][8][2], float scale, float *p)
+{
+    const unsigned t = threadIdx.x % 4, k = threadIdx.x % WARP / 4;
+
+#pragma unroll
+    for (int g = 0; g < WARP_QUERIES; g++) {
+        float four[4][2];
+
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int e = 0; e < 2; e++)
+                four[i][e] = __fadd_rn(lane[g][i][e], __shfl_xor_sync(WARP_ALL, lane[g][i + 4][e], 2));
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+#pragma unroll
+            for (int e = 0; e < 2; e++)
+                four[i][e] = __fadd_rn(four[i][e], __shfl_xor_sync(WARP_ALL, four[i + 2][e], 1));
+            p[g * CHUNK + k + 16 * t + 8 * i] = __fmul_rn(__fadd_rn(four[i][0], four[i][1]), scale);
         }
     }
 }
 
-/* 29.3, first half: the warp's queries, whose numbers of keys are n[0 ... 7], one after the other. m, l: of query
- * threadIdx.x % 32, where that is less than eight. */
-static __device__ __forceinline__ void tile_softmax(float *p, const unsigned *n, unsigned first, float *m_of, float *l_of)
+/* 29.3, first half, of a query with `count` keys in the chunk; FULL: all of it */
+template <bool FULL>
+static __device__ __forceinline__ void tile_softmax_of(float *p, unsigned count, float *max, float *sum)
 {
     const unsigned lane = threadIdx.x % WARP;
+    float e[CHUNK / WARP], m = __int_as_float(0xFF800000), l = 0.0f;
 
+#pragma unroll
+    for (int i = 0; i < CHUNK / WARP; i++)
+        e[i] = FULL || i * WARP + lane < count ? p[i * WARP + lane] : m;
+#pragma unroll
+    for (int i = 0; i < CHUNK / WARP; i++)
+        m = e[i] > m ? e[i] : m;
+    m = cu_warp_max(m);
+#pragma unroll
+    for (int i = 0; i < CHUNK / WARP; i++)
+        if (FULL || i * WARP + lane < count) {
+            e[i] = cu_exp(__fsub_rn(e[i], m));
+            l = __fadd_rn(l, e[i]);
+            p[i * WARP + lane] = e[i];
+        }
+    *max = m;
+    *sum = cu_fold32(l);
+}
+/* The warp's queries, whose numbers of keys are n[0 ... 7], one after the other. m, l: of query threadIdx.x % 32, where
+ * that is less than eight. */
+static __device__ __forceinline__ void tile_softmax(float *p, const unsigned *n, unsigned first, unsigned even,
+                                                    float *m_of, float *l_of)
+{
 #pragma unroll 2
     for (unsigned g = 0; g < WARP_QUERIES; g++, p += CHUNK) {
-        const unsigned count = keys_in(n[g], first);
-        float e[CHUNK / WARP], m = __int_as_float(0xFF800000), l = 0.0f;
+        float m, l;
 
-#pragma unroll
-        for (int i = 0; i < CHUNK / WARP; i++)
-            e[i] = i * WARP + lane < count ? p[i * WARP + lane] : m;
-#pragma unroll
-        for (int i = 0; i < CHUNK / WARP; i++)
-            m = e[i] > m ? e[i] : m;
-        m = cu_warp_max(m);
-#pragma unroll
-        for (int i = 0; i < CHUNK / WARP; i++)
-            if (i * WARP + lane < count) {
-                e[i] = cu_exp(__fsub_rn(e[i], m));
-                l = __fadd_rn(l, e[i]);
-                p[i * WARP + lane] = e[i];
-            }
-        l = cu_fold32(l);
-        if (lane == g) {
+        if (even == CHUNK)
+            tile_softmax_of<true>(p, CHUNK, &m, &l);
+        else
+            tile_softmax_of<false>(p, keys_in(n[g], first), &m, &l);
+        if (threadIdx.x % WARP == g) {
             *m_of = m;
             *l_of = l;
         }
@@ -228,7 +272,7 @@ static __device__ __forceinline__ void tiles_run(const attention_args &x, float 
                                                  unsigned n_queries, unsigned t0, unsigned head0, unsigned heads,
                                                  unsigned kv_head, unsigned to)
 {
-    enum { G = WARPS * WARP_QUERIES };
+    enum { G = WARPS * WARP_QUERIES, AHEAD = 16 };
     const unsigned lane = threadIdx.x % WARP, g0 = threadIdx.x / WARP * WARP_QUERIES, hd = x.a.hd;
     const size_t row0 = ((size_t)x.a.seq[t0] * x.a.kv_heads + kv_head) * x.a.n_ctx;
     const bool works = g0 < n_queries;
@@ -247,9 +291,19 @@ static __device__ __forceinline__ void tiles_run(const attention_args &x, float 
     feed.to = to;
     feed.tiles = tiles;
     feed.ask();
-    for (unsigned i = threadIdx.x; i < G * hd; i += WARPS * WARP) {
-        unsigned g = i / hd, real = g < n_queries ? g : n_queries - 1;
-        q[i] = x.q[(t0 + real / heads) * x.ldq + (size_t)(head0 + real % heads) * hd + i % hd];
+    for (unsigned base = threadIdx.x; base < G * hd; base += AHEAD * WARPS * WARP) {
+        float v[AHEAD];
+#pragma unroll
+        for (unsigned k = 0; k < AHEAD; k++) { /* so many on their way */
+            unsigned i = base + k * WARPS * WARP, g = i / hd, real = g < n_queries ? g : n_queries - 1;
+            v[k] = x.q[(t0 + real / heads) * x.ldq + (size_t)(head0 + real % heads) * hd + i % hd];
+        }
+#pragma unroll
+        for (unsigned k = 0; k < AHEAD; k++) {
+            unsigned i = base + k * WARPS * WARP;
+            if (i < G * hd)
+                q[tile_query_at(G, i / hd, i % hd)] = v[k];
+        }
     }
     if (threadIdx.x < G) {
         unsigned real = threadIdx.x < n_queries ? threadIdx.x : n_queries - 1;
@@ -257,7 +311,7 @@ static __device__ __forceinline__ void tiles_run(const attention_args &x, float 
     }
     __syncthreads();
     n += g0;
-    q += g0 * hd;
+    q += g0 * TILE_DIMS;
     p += g0 * CHUNK;
     for (int g = 0; g < WARP_QUERIES; g++) {
         least = n[g] < least ? n[g] : least;
@@ -269,22 +323,18 @@ static __device__ __forceinline__ void tiles_run(const attention_args &x, float 
         bool some = false;
 
         for (unsigned row = 0; row < most; row += TILE_KEYS) {
-            float s[WARP_QUERIES][2][8] = {};
+            float s[WARP_QUERIES][8][2] = {};
 
             for (unsigned d = 0; d < hd; d += TILE_DIMS) {
                 const uint8_t *tile = feed.next();
                 if (works)
-                    tile_scores<T>(tile, q + d, hd, (hd - d < TILE_DIMS ? hd - d : TILE_DIMS) / 8, s);
+                    tile_scores<T>(tile, q + d * G, (hd - d < TILE_DIMS ? hd - d : TILE_DIMS) / 16, s);
             }
-#pragma unroll
-            for (int g = 0; g < WARP_QUERIES; g++)
-#pragma unroll
-                for (int i = 0; i < 2; i++)
-                    p[g * CHUNK + row + 32 * i + lane] = __fmul_rn(cu_fold8(s[g][i]), x.scale);
+            tile_fold(s, x.scale, p + row);
         }
         __syncwarp();
         if (works) {
-            tile_softmax(p, n, first, &m_c, &l_c);
+            tile_softmax(p, n, first, keys_in(least, first), &m_c, &l_c);
             some = lane < WARP_QUERIES && keys_in(n[lane % WARP_QUERIES], first);
             if (first == 0) {
                 M = m_c;
@@ -343,7 +393,7 @@ static __global__ void __launch_bounds__(WARPS *WARP, 8 / WARPS) tiles(attention
 {
     enum { G = WARPS * WARP_QUERIES };
     extern __shared__ __align__(16) float memory[];
-    float *q = memory, *p = q + G * x.a.hd;
+    float *q = memory, *p = q + G * tile_pieces(x.a.hd) * TILE_DIMS;
     unsigned *n = (unsigned *)(p + G * CHUNK);
     uint8_t *room = (uint8_t *)(n + G);
     const unsigned per = x.group < (unsigned)G ? x.group : (unsigned)G; /* heads of a token in a block */

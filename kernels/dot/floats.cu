@@ -4,6 +4,8 @@
  *   few rows   a router: a block has a row or a few. All its threads copy the row and the vectors to
  *              shared memory, all at once if they fit; then a warp is SUM32. A whole card's blocks
  *              load at the same time, where eight threads a row would wait for memory n / 256 times
+ *   prompts    tiles of rows and vectors through shared memory; a warp is SUM32 for eight rows times eight
+ *              vectors at once
  *   any rows   rows that do not begin at multiples of 16 bytes, or are not whole lines of 32 values: a
  *              warp is SUM32, its thread j the lane of the values j, j + 32, ... */
 #include "kernels/dot/dot.cuh"
@@ -284,6 +286,83 @@ template <class T, int NT> __global__ void __launch_bounds__(FLOAT_THREADS)
         finish(j, row0 + r, first + t, acc);
 }
 
+/* ---- prompts ---- */
+
+/* rows and vectors of a block: its warps have eight of each; values of a piece */
+enum { TILE_ROWS = 16, TILE_VECS = 32, TILE_EACH = 8, TILE_PIECE = 128 };
+
+template <class T> __global__ void __launch_bounds__(FLOAT_THREADS)
+    float_tiles(const __grid_constant__ dot_cuda_rows j)
+{
+    typedef typename T::bits bits;
+    __shared__ __align__(16) bits rows[2][TILE_ROWS][TILE_PIECE];
+    __shared__ __align__(16) float vecs[2][TILE_VECS][TILE_PIECE];
+    constexpr uint32_t PER_W = 16 / sizeof(bits); /* values of one copy */
+    const uint32_t lane = threadIdx.x % 32, r0 = threadIdx.x / 32 % 2 * TILE_EACH, t0 = threadIdx.x / 64 * TILE_EACH;
+    const uint32_t row0 = blockIdx.x * TILE_ROWS, first = blockIdx.y * TILE_VECS;
+    const uint32_t n_pieces = (j.n_cols + TILE_PIECE - 1) / TILE_PIECE;
+    float acc[TILE_EACH][TILE_EACH] = {};
+
+    auto ask = [&](uint32_t p) {
+        const uint32_t n = p < n_pieces ? min((uint32_t)TILE_PIECE, j.n_cols - p * TILE_PIECE) : 0;
+
+        for (uint32_t c = threadIdx.x; c < TILE_ROWS * (TILE_PIECE / PER_W); c += FLOAT_THREADS) {
+            const uint32_t r = c / (TILE_PIECE / PER_W), at = c % (TILE_PIECE / PER_W) * PER_W;
+            if (at < n)
+                copy16((uint8_t *)&rows[p % 2][r][at], j.w + (size_t)min(row0 + r, j.n_rows - 1) * j.row_bytes +
+                                                           (p * TILE_PIECE + at) * sizeof(bits));
+        }
+        for (uint32_t c = threadIdx.x; c < TILE_VECS * (TILE_PIECE / 4); c += FLOAT_THREADS) {
+            const uint32_t v = min(first + c / (TILE_PIECE / 4), j.n_tok - 1), at = c % (TILE_PIECE / 4) * 4;
+            if (at < n)
+                copy16((uint8_t *)&vecs[p % 2][c / (TILE_PIECE / 4)][at],
+                       j.acts + j.a_stride * (j.idx ? j.idx[v] : v) + (p * TILE_PIECE + at) * sizeof(float));
+        }
+        copies_close();
+    };
+
+    before_is_done();
+    ask(0);
+    for (uint32_t p = 0; p < n_pieces; p++) {
+        const uint32_t n = min((uint32_t)TILE_PIECE, j.n_cols - p * TILE_PIECE);
+
+        copies_wait<0>();
+        __syncthreads(); /* the piece is there, the one before is done with */
+        ask(p + 1);
+        for (uint32_t i = lane; i < n; i += 32) {
+            float w[TILE_EACH], x[TILE_EACH];
+#pragma unroll
+            for (int k = 0; k < TILE_EACH; k++) {
+                w[k] = T::widen(rows[p % 2][r0 + k][i]);
+                x[k] = vecs[p % 2][t0 + k][i];
+            }
+#pragma unroll
+            for (int k = 0; k < TILE_EACH; k++)
+#pragma unroll
+                for (int t = 0; t < TILE_EACH; t++)
+                    acc[k][t] = __fmaf_rn(w[k], x[t], acc[k][t]);
+        }
+    }
+    float mine[2] = {}; /* results lane and lane + 32: every lane gets every sum */
+#pragma unroll
+    for (int k = 0; k < TILE_EACH; k++)
+#pragma unroll
+        for (int t = 0; t < TILE_EACH; t++) {
+            float v = acc[k][t];
+#pragma unroll
+            for (int h = 16; h; h /= 2)
+                v = __fadd_rn(v, __shfl_xor_sync(~0u, v, h));
+            if ((k * TILE_EACH + t) % 32 == lane)
+                mine[(k * TILE_EACH + t) / 32] = v;
+        }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const uint32_t r = row0 + r0 + (lane + 32 * i) / TILE_EACH, t = first + t0 + lane % TILE_EACH;
+        if (r < j.n_rows && t < j.n_tok)
+            finish(j, r, t, mine[i]);
+    }
+}
+
 /* ---- experts ---- */
 
 /* blockIdx.y walks over items */
@@ -343,6 +422,11 @@ template <class T, int NT> static int launch_rows_of(const dot_cuda_rows *j)
                             dim3((j->n_rows + ROWS * FLOAT_WARPS - 1) / (ROWS * FLOAT_WARPS),
                                  tokens),
                             0, j, *j);
+    if (j->n_tok > DOT_CUDA_TOKENS) {
+        float_tiles<T><<<dim3((j->n_rows + TILE_ROWS - 1) / TILE_ROWS, (j->n_tok + TILE_VECS - 1) / TILE_VECS),
+                         FLOAT_THREADS, 0, j->stream>>>(*j);
+        return cudaGetLastError();
+    }
     if (j->n_rows >= MANY)
         return launch_early(float_many<T, NT>,
                             dim3((j->n_rows + FLOAT_THREADS / 8 - 1) / (FLOAT_THREADS / 8), tokens),
@@ -388,6 +472,8 @@ template <class T> static int load_kernels(void)
         e = load_rows_of<T, 2>();
     if (!e)
         e = load_rows_of<T, 4>();
+    if (!e)
+        e = cudaFuncGetAttributes(&a, float_tiles<T>);
     return e ? e : cudaFuncGetAttributes(&a, float_items<T>);
 }
 

@@ -169,7 +169,7 @@ static size_t tiles_bytes(uint32_t max_rows)
 
 extern "C" size_t expert_many_cuda_tmp(const struct expert_shape *shape, uint32_t max_rows)
 {
-    return fits(shape) ? tiles_bytes(max_rows) + max_rows * act_stride(down_form(shape), shape->n_ff) : 0;
+    return fits(shape) ? tiles_bytes(max_rows) + max_rows * act_stride_cuda(down_form(shape), shape->n_ff) : 0;
 }
 
 template <int M> static int allow_experts(void)
@@ -276,7 +276,7 @@ extern "C" int expert_many_cuda(const struct expert_shape *shape, const struct e
                                 size_t ldy, struct CUstream_st *stream)
 {
     const many_places at = {(gemm_cuda_tile *)((uint8_t *)tmp + 16), (uint32_t *)tmp,
-                            (uint8_t *)tmp + tiles_bytes(work->max_rows), act_stride(down_form(shape), shape->n_ff)};
+                            (uint8_t *)tmp + tiles_bytes(work->max_rows), act_stride_cuda(down_form(shape), shape->n_ff)};
     int e;
 
     if (!fits(shape))

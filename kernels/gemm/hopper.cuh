@@ -165,17 +165,13 @@ static __device__ __forceinline__ void ask_vectors(const JOB &j, const uint32_t 
             *(uint4 *)to = make_uint4(0, 0, 0, 0);
     const float *d = (const float *)(mine + cu_act_d_at(j.n_cols)) + S::UNITS * u + k0;
     float *dv = (float *)(stage + S::DV_AT) + k0 * DV_UNIT + dv_at(v);
-    if (S::UNITS == 1) {
-        if (k0 == 0)
-            copy4(dv, d);
-    } else {
+    if constexpr (S::UNITS > 1)
 #pragma unroll
         for (int k = 0; k < S::UNITS; k += 2)
             if (WHOLE || 8 * u + k + k0 < j.n_cols / 32)
                 copy4(dv + k * DV_UNIT, d + k);
             else
                 dv[k * DV_UNIT] = 0;
-    }
 }
 /* A row's part of 32 values, as open_part: opened, with the block's factor; then stored. In two steps, so
  * that the loads of several parts are on their way together. */

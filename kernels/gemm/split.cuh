@@ -36,8 +36,13 @@ static __device__ __forceinline__ uint4 ask_sums(uint32_t n_cols, const uint8_t 
 {
     return *(const uint4 *)(mine + cu_act_sum_at(n_cols, 256) + 32 * u + 16 * (threadIdx.x % 2));
 }
-/* ... as two signed bytes each, s = 128 h + l */
-template <class S> static __device__ __forceinline__ void make_sums(uint8_t *stage, uint4 x)
+/* a vector's factor, likewise; by the first of its two threads */
+static __device__ __forceinline__ float ask_factor(uint32_t n_cols, const uint8_t *mine, uint32_t u)
+{
+    return threadIdx.x % 2 ? 0 : *((const float *)(mine + cu_act_d_at(n_cols)) + u);
+}
+/* ... as two signed bytes each, s = 128 h + l: sixteen bytes a vector of h, then of l, side by side */
+template <class S> static __device__ __forceinline__ void make_sums(uint8_t *stage, uint4 x, float d)
 {
     const uint32_t two[4] = {x.x, x.y, x.z, x.w};
     uint32_t h[2], l[2], hs[4], ls[4];
@@ -53,9 +58,11 @@ template <class S> static __device__ __forceinline__ void make_sums(uint8_t *sta
         h[i] = minus4(pick4(hs[2 * i], hs[2 * i + 1], 0x6420), 16);
         l[i] = minus4(pick4(ls[2 * i], ls[2 * i + 1], 0x6420), 64);
     }
-    uint8_t *to = stage + S::SUM_AT + 32 * (threadIdx.x / 2) + 8 * (threadIdx.x % 2);
+    uint8_t *to = stage + S::SUM_AT + 8 * threadIdx.x;
     *(uint2 *)to = make_uint2(h[0], h[1]);
-    *(uint2 *)(to + 16) = make_uint2(l[0], l[1]);
+    *(uint2 *)(to + HOPPER_VECS * 16) = make_uint2(l[0], l[1]);
+    if (threadIdx.x % 2 == 0)
+        *((float *)(stage + S::DV_AT) + dv_at(threadIdx.x / 2)) = d;
 }
 
 /* Parts p and p + 4 of a row's 256 values as they lie in the file: the block's first 16 bytes, and theirs. */
@@ -130,6 +137,7 @@ static __device__ __forceinline__ void make_split_pieces(const JOB &j, uint8_t *
     aim();
     raw_parts raw = ask_parts(block, p);
     uint4 sums = ask_sums(j.n_cols, mine, 0);
+    float factor = ask_factor(j.n_cols, mine, 0);
     ask_vectors<S, true>(j, of, mine, smem, 0);
     copies_close();
 #pragma unroll 1
@@ -151,8 +159,9 @@ static __device__ __forceinline__ void make_split_pieces(const JOB &j, uint8_t *
             ask_vectors<S, true>(j, of, mine, smem + next * S::STAGE, u);
         }
         copies_close();
-        make_sums<S>(stage, sums);
+        make_sums<S>(stage, sums, factor);
         sums = ask_sums(j.n_cols, mine, u);
+        factor = ask_factor(j.n_cols, mine, u);
         make_split<T>(stage, r, p, raw);
         raw = ask_parts(block + u * T::BYTES, p);
         copies_wait<1>(); /* this piece's vectors */
@@ -197,7 +206,7 @@ struct split_sums {
 
 template <class T>
 static __device__ __forceinline__ void multiply_split(const uint8_t *stage, int group, int warp,
-                                                      int lane, split_sums &out)
+                                                      int lane, split_sums &out, uint32_t bar, uint32_t parity)
 {
     using S = split_shape<T>;
     const uint32_t at = (uint32_t)__cvta_generic_to_shared(stage);
@@ -207,8 +216,13 @@ static __device__ __forceinline__ void multiply_split(const uint8_t *stage, int 
     const float *d = (const float *)(stage + S::D_AT) + row, *m = (const float *)(stage + S::M_AT) + row;
     const float *dv = (const float *)(stage + S::DV_AT) + dv_at(64 * group + lane % 4 * 2);
     const float m0 = m[0], m1 = m[8], d0 = d[0], d1 = d[8];
+    float2 v[8];
     uint32_t am[2];
     int c[2][32];
+
+#pragma unroll
+    for (int t = 0; t < 8; t++)
+        v[t] = *(const float2 *)(dv + 2 * t);
 
     wgmma_fence();
 #pragma unroll
@@ -225,31 +239,34 @@ static __device__ __forceinline__ void multiply_split(const uint8_t *stage, int 
         }
     }
     wgmma_commit();
+    bar_wait(bar, parity); /* a loop, across which the compiler moves nothing: T while the tensor cores sum S */
     load_matrices2(stage + S::MIN_AT + (16 * warp + lane % 16) * 16, am);
 #pragma unroll
     for (int t = 0; t < 8; t++) {
-        float2 v = *(const float2 *)(dv + 2 * t);
         uint32_t bs[2]; /* h, l */
         int h[4], l[4];
 
-        load_matrices2(stage + S::SUM_AT + (64 * group + 8 * t + lane % 8) * 32 + lane / 8 % 2 * 16, bs);
+        load_matrices2(stage + S::SUM_AT + (64 * group + 8 * t + lane % 8) * 16 + lane / 8 % 2 * HOPPER_VECS * 16, bs);
         mma16(h, am[0], am[1], bs[0], 0);
         mma16(l, am[0], am[1], bs[1], 0);
 #pragma unroll
         for (int i = 0; i < 4; i++)
             l[i] += 128 * h[i];
-        add_tile(out.q + 4 * t, m0, m1, v.x, v.y, l);
+        add_tile(out.q + 4 * t, m0, m1, v[t].x, v[t].y, l);
     }
+#pragma unroll
+    for (int i = 0; i < 32; i++)
+        asm volatile("" : "+f"(out.q[i]));
+    bar_wait(bar, parity);
     wgmma_wait_all(c[0], c[1]);
 #pragma unroll
     for (int t = 0; t < 8; t++) {
-        float2 v = *(const float2 *)(dv + 2 * t);
         int x[4];
 
 #pragma unroll
         for (int i = 0; i < 4; i++)
             x[i] = c[0][4 * t + i] + 8 * c[1][4 * t + i];
-        add_tile(out.p + 4 * t, d0, d1, v.x, v.y, x);
+        add_tile(out.p + 4 * t, d0, d1, v[t].x, v[t].y, x);
     }
 }
 #endif
@@ -292,7 +309,7 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1) split_kernel(const __grid_c
 #pragma unroll 1
                 for (uint32_t u = 0; u < j.n_cols / 256; u++) {
                     bar_wait(full + 8 * s, parity);
-                    multiply_split<T>(smem + s * S::STAGE, group, warp, lane, sum);
+                    multiply_split<T>(smem + s * S::STAGE, group, warp, lane, sum, full + 8 * s, parity);
                     bar_arrive(empty + 8 * s);
                     if (++s == HOPPER_STAGES)
                         s = 0, parity ^= 1;

@@ -230,7 +230,7 @@ static void rows_launches(const struct pool *p, const struct rows_case *c, size_
     *bytes = n * each;
     for (size_t i = 0; i < n; i++)
         CUDA_OK(matmul_cuda(c->type, p->w + i * ((each + 255) & ~(size_t)255), row_bytes, COLS,
-                            (uint32_t)n_rows, p->acts[form], act_stride(form, COLS), NULL, c->n_tok,
+                            (uint32_t)n_rows, p->acts[form], act_stride_cuda(form, COLS), NULL, c->n_tok,
                             NULL, NULL, p->y, n_rows, p->stream));
 }
 static void read_launches(const struct pool *p, size_t mb, size_t *bytes, int blocks)
@@ -336,7 +336,7 @@ static void bench_trunk(const struct pool *p)
             double v[ROUNDS], m;
             cudaGraphExec_t exec = graph_of(p, [&] {
                 for (size_t k = 0; k < n; k++) {
-                    size_t stride = act_stride(form, COLS);
+                    size_t stride = act_stride_cuda(form, COLS);
                     int e = act_prepare_cuda(form, p->x, COLS, COLS, n_tok, p->acts[form], stride,
                                              p->stream);
                     CUDA_OK(e);
@@ -406,8 +406,8 @@ static void bench_experts(const struct pool *p, int sms, uint32_t type, uint32_t
                 struct expert_work work = {dslot, ditem + l * x.n, dn_items, x.n, 0};
                 if (stage != 2)
                     CUDA_OK(expert_gate_up_cuda(&shape, &work, p->acts[form],
-                                                act_stride(form, x.embd), p->acts[form],
-                                                act_stride(form, x.embd), NULL, p->h, x.ff, p->stream));
+                                                act_stride_cuda(form, x.embd), p->acts[form],
+                                                act_stride_cuda(form, x.embd), NULL, p->h, x.ff, p->stream));
                 if (stage != 1)
                     CUDA_OK(expert_down_cuda(&shape, &work, p->h, x.ff, p->y, x.embd, p->stream));
             }
@@ -475,7 +475,7 @@ static void bench_prompts(const struct pool *p, int sms)
             CHECK_EQ(type_row_bytes(types[i], COLS, &row_bytes), 0);
             double s = seconds(p, [&] {
                 CUDA_OK(matmul_cuda(types[i], p->w, row_bytes, COLS, GEMM_ROWS, p->acts[form],
-                                    act_stride(form, COLS), NULL, TOKENS, NULL, NULL, p->y,
+                                    act_stride_cuda(form, COLS), NULL, TOKENS, NULL, NULL, p->y,
                                     GEMM_ROWS, p->stream));
             });
             if (r >= 0)
@@ -515,7 +515,7 @@ static void once(const struct pool *p, uint32_t n_tok, const char *name)
         n_rows = n_tok > 8 ? 8192 : (uint32_t)(256000000 / row_bytes);
         for (size_t i = 0; i < 3; i++)
             CUDA_OK(matmul_cuda(type, p->w + i * 300000000 / 256 * 256, row_bytes, COLS, n_rows,
-                                p->acts[t->act], act_stride(t->act, COLS), NULL, n_tok, NULL, NULL,
+                                p->acts[t->act], act_stride_cuda(t->act, COLS), NULL, n_tok, NULL, NULL,
                                 p->y, n_rows, p->stream));
     }
     CUDA_OK(cudaDeviceSynchronize());
@@ -540,7 +540,7 @@ int main(int argc, char **argv)
     fill<<<4096, 256>>>((uint32_t *)p.w, POOL / 4);
     fill_floats<<<1024, 256>>>(p.x, (size_t)2048 * COLS);
     for (int form = 0; form < 3; form++) {
-        size_t stride = act_stride((enum act_form)form, COLS);
+        size_t stride = act_stride_cuda((enum act_form)form, COLS);
         p.acts[form] = (unsigned char *)cuda_room(2048 * stride);
         CUDA_OK(act_prepare_cuda((enum act_form)form, p.x, COLS, COLS, 2048, p.acts[form], stride,
                                  NULL));
