@@ -1,7 +1,7 @@
 /* The launches of one quantised type: its .cu file says DOT_CUDA_TYPE(name). Grids follow from the
  * shape and the card alone. */
 #pragma once
-#include "kernels/dot/steps.cuh"
+#include "kernels/dot/several.cuh"
 extern "C" {
 #include "kernels/dot/dot_cuda.h"
 }
@@ -9,15 +9,16 @@ extern "C" {
 /* ---- kernels ---- */
 
 /* How a kernel makes its integers: dot.cuh, sixteen.cuh, steps.cuh (rows times one vector, where its tables
- * fit; an expert's launches are too short for them to pay). */
-enum form { PLAIN, SIXTEEN, STEPS };
+ * fit; an expert's launches are too short for them to pay), several.cuh (rows times several). */
+enum form { PLAIN, SIXTEEN, STEPS, SEVERAL };
 template <class T, int NT> constexpr form form_of = NT >= sixteen_from<T> ? SIXTEEN : PLAIN;
 /* Warps of a kernel of at most MAX_NT vectors that make integers. There is one more for copies and
  * floats, but where the integers need the registers. */
 template <int MAX_NT, form F>
-constexpr int warps_of = F == PLAIN || MAX_NT > 4 ? (int)WARPS : (int)MANY_WARPS;
+constexpr int warps_of = F == SEVERAL ? (int)MANY_WARPS
+                         : F == PLAIN || MAX_NT > 4 ? (int)WARPS : (int)MANY_WARPS;
 template <int MAX_NT, form F>
-constexpr int threads_of = 32 * (warps_of<MAX_NT, F> + (F == SIXTEEN ? 0 : 1));
+constexpr int threads_of = 32 * (warps_of<MAX_NT, F> + (F == SEVERAL ? (int)SEVERAL_EXTRA : F == SIXTEEN ? 0 : 1));
 
 template <class T, int NT, int MAX_NT, int MATS, form F, class MEET, class PUT>
 static __device__ __forceinline__ void rows_of(const tiling &g, const source &s, uint8_t *smem,
@@ -27,6 +28,8 @@ static __device__ __forceinline__ void rows_of(const tiling &g, const source &s,
         rows_range<T, NT, MATS>(g, s, smem, begin, end, meet, put);
     else if constexpr (F == STEPS)
         rows_steps<T, warps_of<MAX_NT, F>>(g, s, smem, begin, end, meet, put);
+    else if constexpr (F == SEVERAL)
+        rows_several<T, NT, warps_of<MAX_NT, F>>(g, s, smem, begin, end, meet, put);
     else
         rows_range16<T, NT, MATS, warps_of<MAX_NT, F>, threads_of<MAX_NT, F> / 32>(
             g, s, smem, begin, end, meet, put);
@@ -225,7 +228,7 @@ static uint32_t lay_out(tiling *g, size_t row_bytes, int row_shift, int n_tok, i
         g->n_chunks = (g->n_super + g->chunk - 1) / g->chunk;
         g->pitch = (g->chunk * T::BYTES + 30) & ~15u;
         /* eight rows begin in different banks */
-        if (F == STEPS) {
+        if (F == STEPS || F == SEVERAL) {
             uint32_t over = row_bytes % 16, row = (uint32_t)row_bytes / 16;
             g->run_shift = over || g->n_chunks > 1 ? 0 : row % 2 ? 3 : row % 4 ? 2 : row % 8 ? 1 : 0;
             g->row_step = (uint32_t)row_bytes;
@@ -247,7 +250,7 @@ static uint32_t lay_out(tiling *g, size_t row_bytes, int row_shift, int n_tok, i
     for (uint32_t i = 0; i < n_stages; i++, at += g->stage_bytes)
         g->stage[i] = at;
     g->bars_at = at;
-    at += F == STEPS ? (int)STEP_BARS_BYTES : 64; /* barriers */
+    at += F == STEPS ? (int)STEP_BARS_BYTES : F == SEVERAL ? (int)SEVERAL_BARS_BYTES : 64; /* barriers */
     g->part_at = at;
     return at + (F == STEPS ? (int)STEP_PARTS : 2) * rows * n_tok * g->part_row * (uint32_t)sizeof(float2);
 }
@@ -342,6 +345,9 @@ template <class T, int NT, form F> static int launch_rows_as(const dot_cuda_rows
     if constexpr (F == STEPS)
         if (!r.copies || (T::TURNED < 2 && j->row_bytes % 4))
             return cudaErrorInvalidValue;
+    if constexpr (F == SEVERAL)
+        if (!r.copies || (several<T>::TURNED < 2 && j->row_bytes % 4))
+            return cudaErrorInvalidValue;
     g.n_cols = j->n_cols;
     bytes = fit_form<T, NT, F>(&g, r, j->row_bytes, 1, false);
     if (!bytes || !well_aligned<T>(j->w, j->row_bytes))
@@ -353,6 +359,11 @@ template <class T, int NT> static int launch_rows_of(const dot_cuda_rows *j)
 {
     if constexpr (NT == 1 && has_steps<T>) {
         int e = launch_rows_as<T, NT, STEPS>(j);
+        if (e != cudaErrorInvalidValue)
+            return e;
+    }
+    if constexpr (NT >= 4 && several<T>::THERE) {
+        int e = launch_rows_as<T, NT, SEVERAL>(j);
         if (e != cudaErrorInvalidValue)
             return e;
     }
@@ -418,6 +429,12 @@ template <class T> static int load_kernels(void)
     if constexpr (has_steps<T>) {
         if (!e)
             e = allow(rows_kernel<T, 1, STEPS>, r.each);
+    }
+    if constexpr (several<T>::THERE) {
+        if (!e)
+            e = allow(rows_kernel<T, 4, SEVERAL>, r.each);
+        if (!e)
+            e = allow(rows_kernel<T, 8, SEVERAL>, r.each);
     }
     return e;
 }
