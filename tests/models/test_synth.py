@@ -9,7 +9,7 @@ import tempfile
 from collections import OrderedDict
 
 sys.path.insert(0, "tests/lib")
-from conclave import Checks, conclave  # noqa: E402
+from conclave import Checks, Eval, conclave  # noqa: E402
 import buffers  # noqa: E402
 
 LAYERS, EXPERTS, USED, VOCAB, TOKENS, SKIP = 3, 128, 8, 4096, 1100, 100
@@ -110,6 +110,27 @@ for preset, bounds, shape in [(*b, SHAPE) for b in BOUNDS.items()] + [(*b, QWEN4
           (preset, *figures))
     for name, x, (least, most) in zip(("LRU at 25%", "LRU at 50%", "hottest seventh", "shared"), figures, bounds):
         check(least <= x <= most, "%s: %s is %.3f, wanted %.2f to %.2f" % (preset, name, x, least, most))
+
+# qwen4exp's small experts in the types that people run them in: one value of bytes on every axis, reference kernels among
+# them
+with tempfile.TemporaryDirectory() as d:
+    draw = random.Random(4)
+    tokens = [draw.randrange(VOCAB) for _ in range(24)]
+    for kind in ("iq2_xs", "iq3_s", "iq4_xs"):
+        model = os.path.join(d, kind + ".gguf")
+        p = conclave("synth", "-o", model, "--preset", "local", *QWEN4, "--type", kind)
+        down = json.loads(conclave("inspect", "-m", model, "--json").stdout)["experts"]["by_layer"][0]
+        check(p.returncode == 0 and (down["gate"], down["up"], down["down"]) == (kind.upper(), kind.upper(), "IQ4_NL"),
+              "%s: %s %s" % (kind, p.stderr[-300:], down))
+        base = Eval(model, tokens, "--nodes", 1, "-t", 1, "--batch", 1)
+        check(base.ok, "%s: %s" % (kind, base.error()))
+        for args in (("--batch", 24), ("--batch", 5, "--nodes", 2, "--ram", "1M"), ("--cards", "emu:2", "--batch", 1),
+                     ("--table-ram", "64K", "--ram", "2M", "--batch", 1, "--prefetch", "on"), ("--batch", 3)):
+            if args == ("--batch", 3):
+                os.environ["CONCLAVE_CPU"] = "generic"
+            r = Eval(model, tokens, *args)
+            os.environ.pop("CONCLAVE_CPU", None)
+            check(r.ok and r.logits == base.logits, "qwen4exp in %s, %s: other bytes %s" % (kind, args, r.error()))
 
 # glm5next counts, and its NextN block drafts what it says; what a sequence takes is what inspect says
 with tempfile.TemporaryDirectory() as d:
