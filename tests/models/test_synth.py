@@ -111,8 +111,8 @@ for preset, bounds, shape in [(*b, SHAPE) for b in BOUNDS.items()] + [(*b, QWEN4
     for name, x, (least, most) in zip(("LRU at 25%", "LRU at 50%", "hottest seventh", "shared"), figures, bounds):
         check(least <= x <= most, "%s: %s is %.3f, wanted %.2f to %.2f" % (preset, name, x, least, most))
 
-# qwen4exp's small experts in the types that people run them in: one value of bytes on every axis, reference kernels among
-# them
+# qwen4exp's small experts in the types that people run them in: one value of bytes on every axis, with the reference
+# kernels too
 with tempfile.TemporaryDirectory() as d:
     draw = random.Random(4)
     tokens = [draw.randrange(VOCAB) for _ in range(24)]
