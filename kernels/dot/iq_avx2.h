@@ -6,17 +6,30 @@
 /* Entries are fetched one by one, with indices that scalar loads read from the block: gathers are
  * slower, and indices made by vector code and read back from memory cost more than they save. */
 
+/* An entry is loaded into all places and blended with the others: loads and blends have more ports
+ * than what moves bytes about. */
+
 /* 32 values from four grid entries of eight */
 INLINE __m256i grid_8x4(const uint64_t *grid, size_t a, size_t b, size_t c, size_t d)
 {
-    return _mm256_setr_epi64x((long long)grid[a], (long long)grid[b], (long long)grid[c],
-                              (long long)grid[d]);
+    __m256i ab = _mm256_blend_epi32(_mm256_set1_epi64x((long long)grid[a]),
+                                    _mm256_set1_epi64x((long long)grid[b]), 0x0C);
+    __m256i cd = _mm256_blend_epi32(_mm256_set1_epi64x((long long)grid[c]),
+                                    _mm256_set1_epi64x((long long)grid[d]), 0xC0);
+
+    return _mm256_blend_epi32(ab, cd, 0xF0);
 }
 /* 32 values from eight grid entries of four */
 INLINE __m256i grid_4x8(uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint32_t e, uint32_t f,
                         uint32_t g, uint32_t h)
 {
-    return _mm256_setr_epi32((int)a, (int)b, (int)c, (int)d, (int)e, (int)f, (int)g, (int)h);
+    __m256i ab = _mm256_blend_epi32(_mm256_set1_epi32((int)a), _mm256_set1_epi32((int)b), 0x02);
+    __m256i cd = _mm256_blend_epi32(_mm256_set1_epi32((int)c), _mm256_set1_epi32((int)d), 0x08);
+    __m256i ef = _mm256_blend_epi32(_mm256_set1_epi32((int)e), _mm256_set1_epi32((int)f), 0x20);
+    __m256i gh = _mm256_blend_epi32(_mm256_set1_epi32((int)g), _mm256_set1_epi32((int)h), 0x80);
+
+    return _mm256_blend_epi32(_mm256_blend_epi32(ab, cd, 0x0C), _mm256_blend_epi32(ef, gh, 0xC0),
+                              0xF0);
 }
 /* the parity of bits 0..6 of every byte as its bit 7; bit 7 must be clear */
 INLINE __m256i with_parity(__m256i v)
