@@ -71,8 +71,8 @@ INLINE void sums(const struct opened *x, struct opened *next, const struct turne
 
         if (j % 2 == 0) { /* signs of four values to bits 4, 5, 0, 1: byte 7 - i of the matrix makes bit i */
             const __m512i matrix = _mm512_set1_epi64(
-                (long long)sign_rule(2 * j) << 24 | (long long)sign_rule(2 * j + 1) << 16 |
-                (long long)sign_rule(2 * j + 2) << 56 | (long long)sign_rule(2 * j + 3) << 48);
+                (long long)((uint64_t)sign_rule(2 * j) << 24 | (uint64_t)sign_rule(2 * j + 1) << 16 |
+                            (uint64_t)sign_rule(2 * j + 2) << 56 | (uint64_t)sign_rule(2 * j + 3) << 48));
 
             signs = _mm512_gf2p8affine_epi64_epi8(x->signs, matrix, 0);
         }
