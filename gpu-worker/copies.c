@@ -12,9 +12,9 @@
 #include "shm/bell.h"
 
 #define PIECE (4u << 20)       /* of a copy at most, and each buffer's size */
-#define PACED_PIECE (1u << 20) /* ... while a decode is in flight */
-#define PACE 0.55              /* of the link, then */
-#define CREDIT_NS 300000u      /* time that was slept away and is made up for */
+#define PACED_PIECE (2u << 20) /* ... while a decode is in flight: two last for as long as we come late */
+#define PACE 0.58              /* of the link, then: a tenth of it is slept away, and a half is to be left */
+#define CREDIT_NS 1000000u     /* time that was slept away and is made up for */
 #define QUIET_NS 20000000u     /* no call for so long: no decode is in flight */
 #define NAP_NS 15000
 #define SLACK_NS 1000
@@ -36,9 +36,13 @@ struct copies {
     uint64_t call, call_at; /* newest call seen, and when */
 };
 
+static void sleep_ns(uint64_t ns)
+{
+    nanosleep(&(struct timespec){.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)}, NULL);
+}
 void copies_nap(void)
 {
-    nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    sleep_ns(NAP_NS);
 }
 
 static int wait(struct copies *c, unsigned mark, int nap, struct err *e)
@@ -126,10 +130,8 @@ static uint64_t pace(struct copies *c)
 
     if (!(c->link > 0) || !in_flight(c, now))
         return PIECE;
-    while (now < c->free_at) {
-        copies_nap();
-        now = now_ns();
-    }
+    for (; now < c->free_at; now = now_ns())
+        sleep_ns(c->free_at - now);
     return PACED_PIECE;
 }
 static void begun(struct copies *c, uint64_t bytes)
