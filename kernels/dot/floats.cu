@@ -15,6 +15,26 @@ extern "C" {
 
 enum { ROWS = 4, FLOAT_WARPS = 8, FLOAT_THREADS = 32 * FLOAT_WARPS };
 
+/* what eight threads read of a row at once is half a line of a two-byte type: the card's second cache is
+ * asked for what follows as well */
+static __device__ __forceinline__ uint2 load_ahead(const uint2 *p)
+{
+    uint2 v;
+
+#if __CUDA_ARCH__ >= 800
+    asm("ld.global.nc.L1::no_allocate.L2::256B.v2.u32 {%0, %1}, [%2];"
+        : "=r"(v.x), "=r"(v.y)
+        : "l"(p));
+#else
+    v = *p;
+#endif
+    return v;
+}
+static __device__ __forceinline__ uint4 load_ahead(const uint4 *p)
+{
+    return *p;
+}
+
 struct f32 {
     typedef uint32_t bits;
     typedef uint4 four;
@@ -148,7 +168,7 @@ template <class T, int NT> __global__ void __launch_bounds__(FLOAT_THREADS)
 template <class T, int NT> __global__ void __launch_bounds__(FLOAT_THREADS)
     float_many(const __grid_constant__ dot_cuda_rows j)
 {
-    constexpr int AT_ONCE = 8; /* loads of a thread on their way */
+    constexpr int AT_ONCE = 128 / sizeof(typename T::four); /* loads of a thread on their way */
     const uint32_t l = threadIdx.x % 8, r = blockIdx.x * (FLOAT_THREADS / 8) + threadIdx.x / 8;
     const typename T::four *w =
         (const typename T::four *)(j.w + min(r, j.n_rows - 1) * j.row_bytes) + l;
@@ -161,7 +181,7 @@ template <class T, int NT> __global__ void __launch_bounds__(FLOAT_THREADS)
     auto load = [&](uint32_t at) {
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++)
-            v[k] = w[8 * min(at + k, n - 1)];
+            v[k] = load_ahead(&w[8 * min(at + k, n - 1)]);
     };
     next_may_start();
     load(0);
@@ -171,26 +191,28 @@ template <class T, int NT> __global__ void __launch_bounds__(FLOAT_THREADS)
     for (int t = 0; t < NT; t++)
         acc[t] = make_float4(0, 0, 0, 0);
     while (i < n) {
-        float4 f[AT_ONCE];
+        typename T::four u[AT_ONCE];
         uint32_t upto = min(n - i, AT_ONCE);
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++)
-            f[k] = T::widen4(v[k]);
+            u[k] = v[k];
         const uint32_t at = i;
         i += upto;
         if (i < n)
             load(i);
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++)
-            if (k < upto)
+            if (k < upto) {
+                const float4 f = T::widen4(u[k]);
 #pragma unroll
                 for (int t = 0; t < NT; t++) {
                     float4 x = ((const float4 *)vec[t])[8 * (at + k) + l];
-                    acc[t].x = __fmaf_rn(f[k].x, x.x, acc[t].x);
-                    acc[t].y = __fmaf_rn(f[k].y, x.y, acc[t].y);
-                    acc[t].z = __fmaf_rn(f[k].z, x.z, acc[t].z);
-                    acc[t].w = __fmaf_rn(f[k].w, x.w, acc[t].w);
+                    acc[t].x = __fmaf_rn(f.x, x.x, acc[t].x);
+                    acc[t].y = __fmaf_rn(f.y, x.y, acc[t].y);
+                    acc[t].z = __fmaf_rn(f.z, x.z, acc[t].z);
+                    acc[t].w = __fmaf_rn(f.w, x.w, acc[t].w);
                 }
+            }
     }
 #pragma unroll
     for (int t = 0; t < NT; t++) {

@@ -12,13 +12,16 @@ extern "C" {
  * fit; an expert's launches are too short for them to pay), several.cuh (rows times several). */
 enum form { PLAIN, SIXTEEN, STEPS, SEVERAL };
 template <class T, int NT> constexpr form form_of = NT >= sixteen_from<T> ? SIXTEEN : PLAIN;
-/* Warps of a kernel of at most MAX_NT vectors that make integers. There is one more for copies and
- * floats, but where the integers need the registers. */
+/* Warps of a kernel of at most MAX_NT vectors that make integers. There are more for copies and floats, but
+ * where the integers need the registers. */
 template <int MAX_NT, form F>
-constexpr int warps_of = F == SEVERAL ? (int)MANY_WARPS
-                         : F == PLAIN || MAX_NT > 4 ? (int)WARPS : (int)MANY_WARPS;
+constexpr int warps_of = F == PLAIN || (F == SIXTEEN && MAX_NT > 4) ? (int)WARPS : (int)MANY_WARPS;
 template <int MAX_NT, form F>
-constexpr int threads_of = 32 * (warps_of<MAX_NT, F> + (F == SEVERAL ? (int)SEVERAL_EXTRA : F == SIXTEEN ? 0 : 1));
+constexpr int threads_of =
+    32 * (warps_of<MAX_NT, F> + (F == SEVERAL ? (int)SEVERAL_EXTRA : F == SIXTEEN ? 0 : 1));
+
+template <class T, form F>
+constexpr bool wide_tables = F == STEPS || (F == SEVERAL && has_steps<T>);
 
 template <class T, int NT, int MAX_NT, int MATS, form F, class MEET, class PUT>
 static __device__ __forceinline__ void rows_of(const tiling &g, const source &s, uint8_t *smem,
@@ -26,18 +29,20 @@ static __device__ __forceinline__ void rows_of(const tiling &g, const source &s,
 {
     if constexpr (F == PLAIN)
         rows_range<T, NT, MATS>(g, s, smem, begin, end, meet, put);
+#if __CUDA_ARCH__ >= 900 /* else these two are never launched (launch_rows_as) */
     else if constexpr (F == STEPS)
         rows_steps<T, warps_of<MAX_NT, F>>(g, s, smem, begin, end, meet, put);
     else if constexpr (F == SEVERAL)
         rows_several<T, NT, warps_of<MAX_NT, F>>(g, s, smem, begin, end, meet, put);
-    else
+#endif
+    else if constexpr (F == SIXTEEN)
         rows_range16<T, NT, MATS, warps_of<MAX_NT, F>, threads_of<MAX_NT, F> / 32>(
             g, s, smem, begin, end, meet, put);
 }
 template <class T, int MAX_NT, form F>
 static __device__ __forceinline__ void fill_tables(const tiling &g, uint8_t *smem)
 {
-    if constexpr (F == STEPS)
+    if constexpr (wide_tables<T, F>)
         T::template wide_fill<threads_of<MAX_NT, F>>(smem + g.grid_at, smem + g.signs_at);
     else
         T::fill(smem + g.table_at);
@@ -208,7 +213,7 @@ static uint32_t lay_out(tiling *g, size_t row_bytes, int row_shift, int n_tok, i
     uint32_t rows = 1u << row_shift, kinds = T::M ? 2 : 1, at = (T::TABLE + 63) & ~63u;
     uint32_t lanes = shape<T, 1>::LANES;
 
-    if constexpr (F == STEPS) {
+    if constexpr (wide_tables<T, F>) {
         g->grid_at = 0;
         g->signs_at = T::WIDE_GRID;
         at = T::WIDE_GRID + T::WIDE_SIGNS;
@@ -362,8 +367,8 @@ template <class T, int NT> static int launch_rows_of(const dot_cuda_rows *j)
         if (e != cudaErrorInvalidValue)
             return e;
     }
-    if constexpr (NT >= 4 && several<T>::THERE) {
-        int e = launch_rows_as<T, NT, SEVERAL>(j);
+    if constexpr (NT >= several_from<T> && several<T>::THERE) {
+        int e = launch_rows_as<T, (NT > 4 ? 8 : 4), SEVERAL>(j);
         if (e != cudaErrorInvalidValue)
             return e;
     }

@@ -1,4 +1,4 @@
-/* dot.cuh's fourth way to make the integers, for two to eight vectors, types that several (below) knows, and
+/* dot.cuh's fourth way to make the integers, for two to eight vectors, types that several_types.cuh knows, and
  * cards with a copy engine (sm_90). A warp takes 256 values of sixteen rows in steps of 32: the tensor cores
  * multiply them with those of eight vectors, a column each, or of four, whose two halves of sixteen have a column
  * each; and a thread multiplies the sums that it gets with the rows' scales. They are S at once. Minima, or
@@ -6,147 +6,8 @@
  * So eight vectors cost little more than one, but for their chains, which have warps of their own.
  * Rows are staged, copied and given back as in steps.cuh. */
 #pragma once
+#include "kernels/dot/several_types.cuh"
 #include "kernels/dot/steps.cuh"
-
-/* How a type's blocks are taken here.
- *   HALVES     sub-blocks of the 32 values of a step
- *   OFFSET     what has to be added to each value
- *   raw, load  what thread t needs of a block
- *   step       its values of step i as two words; right: the vector's, alike
- *   scale      of sub-block i
- *   side       what is multiplied with the vectors' sums of 256 / SIDE values, 4t.. of 16 (as many as there
- *              are, then zeros), a byte each: minima, or scales where there is an offset */
-template <class T> struct several {
-    static constexpr bool THERE = false;
-};
-/* sub-blocks of 32 in the order of the block's nibbles: low ones, then high ones, of 32 bytes */
-struct several_k4 {
-    static constexpr bool THERE = true;
-    static constexpr int HALVES = 1, OFFSET = 0, SIDE = 8;
-    struct raw {
-        uint32_t x[8], scales[2], mins[2];
-    };
-    static __device__ __forceinline__ void load(const uint8_t *head, const uint8_t *x, int t, raw *r)
-    {
-        uint32_t s[4];
-
-        words_16(head, s);
-        r->scales[0] = s[1] & 0x3F3F3F3Fu, r->mins[0] = s[2] & 0x3F3F3F3Fu;
-        r->scales[1] = (s[3] & 0x0F0F0F0Fu) | (s[1] >> 2 & 0x30303030u);
-        r->mins[1] = (s[3] >> 4 & 0x0F0F0F0Fu) | (s[2] >> 2 & 0x30303030u);
-#pragma unroll
-        for (int k = 0; k < 8; k++)
-            r->x[k] = *(const uint32_t *)(x + 16 * k + 4 * t);
-    }
-    static __device__ __forceinline__ void step(const raw &r, int i, uint32_t w[2])
-    {
-#pragma unroll
-        for (int k = 0; k < 2; k++)
-            w[k] = r.x[i / 2 * 2 + k] >> 4 * (i % 2) & 0x0F0F0F0Fu;
-    }
-    static __device__ __forceinline__ void right(const uint8_t *q, int i, int t, int, uint32_t w[2])
-    {
-        w[0] = *(const uint32_t *)(q + 32 * i + 4 * t);
-        w[1] = *(const uint32_t *)(q + 32 * i + 16 + 4 * t);
-    }
-    static __device__ __forceinline__ int scale(const raw &r, int i)
-    {
-        return (int)(r.scales[i / 4] >> 8 * (i % 4) & 255);
-    }
-    static __device__ __forceinline__ uint32_t side(const raw &r, int t)
-    {
-        return t == 0 ? r.mins[0] : t == 1 ? r.mins[1] : 0;
-    }
-};
-template <> struct several<q4_k> : several_k4 {
-    static constexpr int TURNED = 2;
-    static __device__ __forceinline__ void load(const uint8_t *b, int t, const turned &, raw *r)
-    {
-        several_k4::load(b, b + 16, t, r);
-    }
-};
-template <> struct several<q5_k> : several_k4 {
-    static constexpr int TURNED = 2;
-    struct raw : several_k4::raw {
-        uint32_t high[2];
-    };
-    static __device__ __forceinline__ void load(const uint8_t *b, int t, const turned &, raw *r)
-    {
-        several_k4::load(b, b + 48, t, r);
-        r->high[0] = *(const uint32_t *)(b + 16 + 4 * t);
-        r->high[1] = *(const uint32_t *)(b + 32 + 4 * t);
-    }
-    static __device__ __forceinline__ void step(const raw &r, int i, uint32_t w[2])
-    {
-        several_k4::step(r, i, w);
-#pragma unroll
-        for (int k = 0; k < 2; k++)
-            w[k] |= (i < 4 ? r.high[k] << (4 - i) : r.high[k] >> (i - 4)) & 0x10101010u;
-    }
-};
-template <> struct several<q6_k> {
-    static constexpr bool THERE = true;
-    static constexpr int HALVES = 2, OFFSET = -32, SIDE = 16, TURNED = 1;
-    struct raw {
-        uint32_t x[2][2][2], high[2][2], scales[4];
-    };
-    static __device__ __forceinline__ void load(const uint8_t *b, int, const turned &u, raw *r)
-    {
-        const uint8_t *p = b - 2 + u.pair;
-
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            words_turned<2>(p + 64 * h, u, r->x[h][0]);
-            words_turned<2>(p + 64 * h + 32, u, r->x[h][1]);
-            words_turned<2>(p + 128 + 32 * h, u, r->high[h]);
-        }
-        words_turned<4>(b + 192 - 2 * u.turn, u, r->scales);
-    }
-    static __device__ __forceinline__ void step(const raw &r, int i, uint32_t w[2])
-    {
-        const int h = i / 4, j = i % 4;
-
-#pragma unroll
-        for (int k = 0; k < 2; k++)
-            w[k] = (r.x[h][j % 2][k] >> j / 2 * 4 & 0x0F0F0F0Fu) |
-                   ((j < 2 ? r.high[h][k] << (4 - 2 * j) : r.high[h][k] >> (2 * j - 4)) & 0x30303030u);
-    }
-    static __device__ __forceinline__ void right(const uint8_t *q, int i, int t, int half, uint32_t w[2])
-    {
-        uint2 v = *(const uint2 *)(q + 32 * i + 8 * t);
-
-        w[0] = t / 2 == half ? v.x : 0, w[1] = t / 2 == half ? v.y : 0;
-    }
-    static __device__ __forceinline__ int scale(const raw &r, int i)
-    {
-        return (int8_t)(r.scales[i / 4] >> 8 * (i % 4));
-    }
-    static __device__ __forceinline__ uint32_t side(const raw &r, int t)
-    {
-        return t == 0 ? r.scales[0] : t == 1 ? r.scales[1] : t == 2 ? r.scales[2] : r.scales[3];
-    }
-};
-template <> struct several<iq4_xs> {
-    static constexpr bool THERE = true;
-    static constexpr int HALVES = 1, OFFSET = 0, SIDE = 0, TURNED = 2;
-    typedef iq4_xs::raw raw;
-    static __device__ __forceinline__ void load(const uint8_t *b, int t, const turned &u, raw *r)
-    {
-        iq4_xs::load(b, t, u, r);
-    }
-    static __device__ __forceinline__ void step(const raw &r, int i, uint32_t w[2])
-    {
-        iq4_xs::step(r, i, 0, 0, 0, w);
-    }
-    static __device__ __forceinline__ void right(const uint8_t *q, int i, int t, int, uint32_t w[2])
-    {
-        iq4_xs::right(q, i, t, 0, w);
-    }
-    static __device__ __forceinline__ int scale(const raw &r, int i)
-    {
-        return (int)((r.head.y >> 4 * i & 15) + (r.head.x >> 16 >> 2 * i & 3) * 16) - 32;
-    }
-};
 
 enum {
     SEVERAL_EXTRA = 4, /* warps: the first asks for bytes, the others run chains */
@@ -218,6 +79,7 @@ static __device__ __forceinline__ void hold_several(const tiling &g, const sourc
 template <class T, int NT>
 static __device__ __forceinline__ void several_sums(const typename several<T>::raw &a,
                                                     const typename several<T>::raw &b, int t,
+                                                    uint32_t grid, uint32_t signs,
                                                     const right_several<T, NT> &h, int x[2][2], int y[2][2])
 {
     using S = several<T>;
@@ -225,15 +87,26 @@ static __device__ __forceinline__ void several_sums(const typename several<T>::r
     x[0][0] = x[0][1] = x[1][0] = x[1][1] = 0;
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        uint32_t wa[2], wb[2];
+        uint32_t wa[2], wb[2], ma[2], mb[2];
 
-        S::step(a, i, wa);
-        S::step(b, i, wb);
+        if constexpr (has_masks<S>) {
+            S::step(a, i, t, grid, signs, wa, ma);
+            S::step(b, i, t, grid, signs, wb, mb);
+        } else {
+            S::step(a, i, t, grid, signs, wa);
+            S::step(b, i, t, grid, signs, wb);
+        }
 #pragma unroll
         for (int k = 0; k < h.SETS; k++) {
-            int c[4] = {0, 0, 0, 0};
+            int c[4] = {0, 0, 0, 0}, of_masks[4] = {0, 0, 0, 0};
 
             mma32_add(c, wa[0], wb[0], wa[1], wb[1], h.q[k][i][0], h.q[k][i][1]);
+            if constexpr (has_masks<S>) { /* -x = ~x + 1, and a mask is -1 */
+                mma32_add(of_masks, ma[0], mb[0], ma[1], mb[1], h.q[k][i][0], h.q[k][i][1]);
+#pragma unroll
+                for (int l = 0; l < 4; l++)
+                    c[l] -= of_masks[l];
+            }
             if constexpr (S::HALVES == 2) {
                 x[0][k] += S::scale(a, 2 * i) * c[0] + S::scale(a, 2 * i + 1) * c[1];
                 x[1][k] += S::scale(b, 2 * i) * c[2] + S::scale(b, 2 * i + 1) * c[3];
@@ -315,8 +188,14 @@ static __device__ __forceinline__ void rows_several(const tiling &g, const sourc
         const uint32_t my_bytes = row_offset(g, lane / 4 + GROUP * turn) + mine * T::BYTES;
         const uint32_t eight = row_offset(g, 8), ahead = row_offset(g, apart);
         uint32_t held = ~0u;
+        uint32_t grid = 0, signs = 0;
         right_several<T, NT> h;
         turned u = {};
+
+        if constexpr (has_steps<T>) {
+            grid = table_copy(smem + g.grid_at, lane, 4, T::GRID_COPIES);
+            signs = table_copy(smem + g.signs_at, lane, T::SIGN_BYTES, WIDE_ENTRY / T::SIGN_BYTES);
+        }
 
         meet();
         __syncthreads();
@@ -353,7 +232,7 @@ static __device__ __forceinline__ void rows_several(const tiling &g, const sourc
                     r += apart;
                     if (r >= n)
                         bar_arrive(taken + 8 * i.stage);
-                    several_sums<T, NT>(a, b, t, h, x, y);
+                    several_sums<T, NT>(a, b, t, grid, signs, h, x, y);
 #pragma unroll
                     for (int k = 0; k < 2 * h.RESULTS; k++) {
                         const int of = k % h.RESULTS, down = k / h.RESULTS;
