@@ -118,7 +118,7 @@ static int all_layers(const struct bench *b)
     int rc = 0;
 
     for (uint32_t l = 0; !rc && l < b->n_layers; l++) {
-        struct expert_work work = {b->slots, b->items + (size_t)l * b->shape->used, b->n_items, b->shape->used, 0};
+        struct expert_work work = {b->slots, b->items + (size_t)l * b->shape->used, b->n_items, b->shape->used, 0, 0};
         rc = expert_gate_up_cuda(&b->s, &work, b->gate, b->gate_stride, b->up, b->up_stride, b->tmp, b->h, b->s.n_ff,
                                  b->stream);
         if (!rc)

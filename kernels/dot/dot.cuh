@@ -392,6 +392,16 @@ template <int ALL> static __device__ __forceinline__ uint32_t my_chain(void)
 
 /* ---- a range of rows ---- */
 
+/* Pieces that an item's rows are cut into: enough for all blocks, and where there are more items
+ * than that, small enough that no block is left with much more than the others. */
+static __device__ __forceinline__ uint32_t pieces_of(uint32_t n_items, uint32_t n_rows)
+{
+    uint32_t n = 4 * n_items <= gridDim.x ? gridDim.x / n_items : 8 * gridDim.x / n_items + 1;
+    uint32_t most = n_rows / 8 + 1;
+
+    return n < most ? n : most;
+}
+
 /* Rows [begin, end) of one source (MATS == 2: row numbers count both matrices). meet() is called once
  * after the first copies were issued and before the vectors are read: it waits for whoever makes
  * them. All threads of the block. */

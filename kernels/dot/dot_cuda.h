@@ -31,6 +31,8 @@ struct dot_cuda_experts {
     const struct expert_slot *slots;
     const struct expert_item *items;
     const uint32_t *n_items;
+    uint32_t most; /* items, at most */
+    int early;     /* expert_work's */
     int which;
     size_t row_bytes;
     uint32_t n_cols, n_rows; /* of one matrix */

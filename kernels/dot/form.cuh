@@ -1,15 +1,13 @@
 /* The launches of one quantised type: its .cu file says DOT_CUDA_TYPE(name). Grids follow from the
  * shape and the card alone. */
 #pragma once
+#include "kernels/dot/own.cuh"
 #include "kernels/dot/several.cuh"
-extern "C" {
-#include "kernels/dot/dot_cuda.h"
-}
 
 /* ---- kernels ---- */
 
 /* How a kernel makes its integers: dot.cuh, sixteen.cuh, steps.cuh (rows times one vector, where its tables
- * fit; an expert's launches are too short for them to pay), several.cuh (rows times several). */
+ * fit), several.cuh (rows times several); for an expert's short launches own.cuh has kernels of its own. */
 enum form { PLAIN, SIXTEEN, STEPS, SEVERAL };
 template <class T, int NT> constexpr form form_of = NT >= sixteen_from<T> ? SIXTEEN : PLAIN;
 /* Warps of a kernel of at most MAX_NT vectors that make integers. There are more for copies and floats, but
@@ -25,7 +23,7 @@ constexpr bool wide_tables = F == STEPS || (F == SEVERAL && has_steps<T>);
 
 template <class T, int NT, int MAX_NT, int MATS, form F, class MEET, class PUT>
 static __device__ __forceinline__ void rows_of(const tiling &g, const source &s, uint8_t *smem,
-                                               uint32_t begin, uint32_t end, MEET meet, PUT put)
+                                               uint32_t begin, uint32_t end, stages &of, MEET meet, PUT put)
 {
     if constexpr (F == PLAIN)
         rows_range<T, NT, MATS>(g, s, smem, begin, end, meet, put);
@@ -37,7 +35,7 @@ static __device__ __forceinline__ void rows_of(const tiling &g, const source &s,
 #endif
     else if constexpr (F == SIXTEEN)
         rows_range16<T, NT, MATS, warps_of<MAX_NT, F>, threads_of<MAX_NT, F> / 32>(
-            g, s, smem, begin, end, meet, put);
+            g, s, smem, begin, end, of, meet, put);
 }
 template <class T, int MAX_NT, form F>
 static __device__ __forceinline__ void fill_tables(const tiling &g, uint8_t *smem)
@@ -60,13 +58,14 @@ __global__ void __launch_bounds__(threads_of<NT, F>, F == PLAIN && NT <= 4 ? 3 :
     uint32_t begin = (uint32_t)((uint64_t)j.n_rows * blockIdx.x / gridDim.x);
     uint32_t end = (uint32_t)((uint64_t)j.n_rows * (blockIdx.x + 1) / gridDim.x);
     source s;
+    stages of = {};
 
     if (has_steps<T>)
         fill_tables<T, NT, F>(g, smem);
     s.w[0] = s.w[1] = j.w;
     s.row_bytes = j.row_bytes;
     rows_of<T, NT, NT, 1, F>(
-        g, s, smem, begin, end,
+        g, s, smem, begin, end, of,
         [&] {
             next_may_start();
             before_is_done();
@@ -87,20 +86,10 @@ __global__ void __launch_bounds__(threads_of<NT, F>, F == PLAIN && NT <= 4 ? 3 :
         });
 }
 
-/* Pieces that an item's rows are cut into: enough for all blocks, and where there are more items
- * than that, small enough that no block is left with much more than the others. */
-static __device__ __forceinline__ uint32_t pieces_of(uint32_t n_items, uint32_t n_rows)
-{
-    uint32_t n = 4 * n_items <= gridDim.x ? gridDim.x / n_items : 8 * gridDim.x / n_items + 1;
-    uint32_t most = n_rows / 8 + 1;
-
-    return n < most ? n : most;
-}
-
 /* an item's vectors from `first` on, at most NT of them, over rows [begin, end) of one matrix */
 template <class T, int NT, int MAX_NT, int MATS, form F>
 static __device__ __forceinline__ void item_rows(const tiling &g, const dot_cuda_experts &j,
-                                                 const expert_item &item, uint8_t *smem,
+                                                 const expert_item &item, uint8_t *smem, stages &of,
                                                  uint32_t first, uint32_t begin, uint32_t end)
 {
     const expert_slot &slot = j.slots[item.slot];
@@ -112,7 +101,7 @@ static __device__ __forceinline__ void item_rows(const tiling &g, const dot_cuda
     s.w[1] = (const uint8_t *)slot.w[1];
     s.row_bytes = j.row_bytes;
     rows_of<T, NT, MAX_NT, MATS, F>(
-        g, s, smem, begin, end,
+        g, s, smem, begin, end, of,
         [&] {
             before_is_done();
 #pragma unroll
@@ -147,16 +136,17 @@ static __device__ __forceinline__ void item_rows(const tiling &g, const dot_cuda
         });
 }
 
-/* All items of a layer. The list may be read at once by the second of an expert's launches: who
- * wrote it ended before the first one let this one start. */
+/* All items of a layer. The list may be read at once where that was promised, and by the second of an expert's
+ * launches: who wrote it ended before the first one let this one start. */
 template <class T, int MAX_NT, int MATS, form F>
 __global__ void __launch_bounds__(threads_of<MAX_NT, F>, F == PLAIN ? 2 : 1)
     items_kernel(const __grid_constant__ tiling g, const __grid_constant__ dot_cuda_experts j)
 {
     extern __shared__ __align__(128) uint8_t smem[];
+    stages of = {};
 
     fill_tables<T, MAX_NT, F>(g, smem);
-    if (j.acts)
+    if (j.acts && !j.early)
         before_is_done();
     next_may_start();
     uint32_t n = *j.n_items, pieces = n ? pieces_of(n, j.n_rows) : 0;
@@ -167,15 +157,15 @@ __global__ void __launch_bounds__(threads_of<MAX_NT, F>, F == PLAIN ? 2 : 1)
         uint32_t end = MATS * (uint32_t)((uint64_t)j.n_rows * (piece + 1) / pieces);
 
         if constexpr (MAX_NT == 1) {
-            item_rows<T, 1, MAX_NT, MATS, F>(g, j, item, smem, 0, begin, end);
+            item_rows<T, 1, MAX_NT, MATS, F>(g, j, item, smem, of, 0, begin, end);
         } else {
             for (uint32_t first = 0; first < n_tok; first += MAX_NT)
                 if (n_tok - first == 1)
-                    item_rows<T, 1, MAX_NT, MATS, F>(g, j, item, smem, first, begin, end);
+                    item_rows<T, 1, MAX_NT, MATS, F>(g, j, item, smem, of, first, begin, end);
                 else if (n_tok - first == 2)
-                    item_rows<T, 2, MAX_NT, MATS, F>(g, j, item, smem, first, begin, end);
+                    item_rows<T, 2, MAX_NT, MATS, F>(g, j, item, smem, of, first, begin, end);
                 else
-                    item_rows<T, MAX_NT, MAX_NT, MATS, F>(g, j, item, smem, first, begin, end);
+                    item_rows<T, MAX_NT, MAX_NT, MATS, F>(g, j, item, smem, of, first, begin, end);
         }
     }
     before_is_done(); /* a launch without items, too, ends after the one before it */
@@ -399,8 +389,67 @@ template <class T, int NT, int MATS, form F> static int launch_items_as(const do
         return cudaErrorInvalidValue;
     return launch<T>(items_kernel<T, NT, MATS, F>, &g, j, threads_of<NT, F>, bytes, r, ~0u);
 }
+/* Bytes of shared memory for own.cuh, and where everything lies in it; 0: for other cards or rows. */
+template <class A> static uint32_t lay_out_own(tiling *g, const room &r, const dot_cuda_experts *j)
+{
+    using T = typename A::T;
+
+    g->n_cols = j->n_cols;
+    g->n_units = g->n_super = g->n_cols / 256;
+    g->part_row = g->n_units | 1;
+    g->piece_bytes = (uint32_t)((A::CHUNK / A::MATS * j->row_bytes + 30 + 16) & ~(size_t)15);
+    g->stage_bytes = A::MATS * g->piece_bytes;
+    g->grid_at = 0;
+    g->signs_at = T::WIDE_GRID;
+    g->bars_at = T::WIDE_GRID + T::WIDE_SIGNS;
+    g->vec_at = (g->bars_at + 16 * A::W * OWN_STAGES + 63) & ~63u;
+    g->stage_at = g->vec_at;
+    if (A::MATS == 1)
+        g->stage_at += (uint32_t)(cu_act_sum_at(g->n_cols, 256) + ((g->n_cols / 8 + 63) & ~63u));
+    g->part_at = g->stage_at + A::W * OWN_STAGES * g->stage_bytes;
+    uint32_t bytes = g->part_at + A::W * A::BATCH * g->part_row * (uint32_t)sizeof(float2);
+    if (!r.copies || bytes > (uint32_t)r.each || j->row_bytes % 4 || !well_aligned<T>(NULL, j->row_bytes) ||
+        (j->n_cols + 1023) / 1024 > A::NQ)
+        return 0;
+    return bytes;
+}
+/* cudaErrorInvalidValue: not for this card or these rows */
+template <class A> static int launch_own_as(const dot_cuda_experts *j)
+{
+    tiling g = {};
+    room r;
+    int e = room_of_card(&r);
+    uint32_t bytes;
+
+    if (e)
+        return e;
+    bytes = lay_out_own<A>(&g, r, j);
+    return bytes ? launch<typename A::T>(own_kernel<A>, &g, j, 32 * A::W, bytes, r, ~0u) : cudaErrorInvalidValue;
+}
+template <class T, int NQ, int MATS> using own_of = own_shape<T, NQ, MATS, own<T>::WARPS, own<T>::SUMS>;
+template <class T, int MATS> static int launch_own(const dot_cuda_experts *j)
+{
+    switch ((j->n_cols + 1023) / 1024) {
+    case 1:
+        return launch_own_as<own_of<T, 1, MATS>>(j);
+    case 2:
+        return launch_own_as<own_of<T, 2, MATS>>(j);
+    case 3:
+        return launch_own_as<own_of<T, 3, MATS>>(j);
+    case OWN_PIECES:
+        return launch_own_as<own_of<T, OWN_PIECES, MATS>>(j);
+    }
+    return cudaErrorInvalidValue;
+}
+
 template <class T, int MATS> static int launch_items(const dot_cuda_experts *j)
 {
+    if constexpr (own<T>::WARPS != 0)
+        if (!j->several && (MATS == 2) == (j->acts != NULL)) {
+            int e = launch_own<T, MATS>(j);
+            if (e != cudaErrorInvalidValue)
+                return e;
+        }
     return j->several ? launch_items_as<T, 4, MATS, form_of<T, 4>>(j)
                       : launch_items_as<T, 1, MATS, PLAIN>(j);
 }
@@ -417,6 +466,12 @@ template <class T, int NT> static int allow_forms(int bytes)
     if (!e)
         e = allow(items_kernel<T, NT, 1, F>, bytes);
     return e ? e : allow(items_kernel<T, NT, 2, F>, bytes);
+}
+template <class T, int NQ> static int allow_own(int bytes)
+{
+    int e = allow(own_kernel<own_of<T, NQ, 1>>, bytes);
+
+    return e ? e : allow(own_kernel<own_of<T, NQ, 2>>, bytes);
 }
 template <class T> static int load_kernels(void)
 {
@@ -440,6 +495,16 @@ template <class T> static int load_kernels(void)
             e = allow(rows_kernel<T, 4, SEVERAL>, r.each);
         if (!e)
             e = allow(rows_kernel<T, 8, SEVERAL>, r.each);
+    }
+    if constexpr (own<T>::WARPS != 0) {
+        if (!e)
+            e = allow_own<T, 1>(r.each);
+        if (!e)
+            e = allow_own<T, 2>(r.each);
+        if (!e)
+            e = allow_own<T, 3>(r.each);
+        if (!e)
+            e = allow_own<T, OWN_PIECES>(r.each);
     }
     return e;
 }

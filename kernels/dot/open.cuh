@@ -285,6 +285,12 @@ static __device__ __forceinline__ int odd_scales(uint32_t x, const int *c)
 {
     return c[0] + c[1] + 2 * ((int)x * c[0] + (int)(x >> 4) * (c[1] - 16 * c[0]));
 }
+static __device__ __forceinline__ void wide_words(uint8_t *to, int i, uint32_t v)
+{
+#pragma unroll
+    for (int c = 0; c < 8; c++) /* neighbours begin at different banks */
+        ((uint4 *)to)[8 * i + (c + i) % 8] = make_uint4(v, v, v, v);
+}
 /* N entries, of(i) each, by all threads; entries are asked for together, before the first is stored */
 template <int N, int THREADS_IN, class OF>
 static __device__ __forceinline__ void wide_table(uint8_t *to, OF of)
@@ -299,9 +305,7 @@ static __device__ __forceinline__ void wide_table(uint8_t *to, OF of)
     for (int k = 0; k < EACH; k++) {
         int i = threadIdx.x + k * THREADS_IN;
         if (i < N)
-#pragma unroll
-            for (int c = 0; c < 8; c++) /* neighbours begin at different banks */
-                ((uint4 *)to)[8 * i + (c + i) % 8] = make_uint4(v[k], v[k], v[k], v[k]);
+            wide_words(to, i, v[k]);
     }
 }
 

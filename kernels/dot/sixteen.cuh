@@ -306,11 +306,18 @@ static __device__ __forceinline__ void ask_step(const tiling &g, const source &s
         a->chunk = 0, a->tile++;
 }
 
+/* The stages' barriers from one range of rows to the next: set up once a kernel, for racecheck does not follow
+ * what is copied again under a barrier that was set up anew. */
+struct stages {
+    uint32_t next, parity; /* the stage that is filled next */
+    bool ready;
+};
+
 /* As rows_range (dot.cuh), by W warps of ALL. */
 template <class T, int NT, int MATS, int W, int ALL, class MEET, class PUT>
 static __device__ __forceinline__ void rows_range16(const tiling &g, const source &s,
                                                     uint8_t *smem, uint32_t begin, uint32_t end,
-                                                    MEET meet, PUT put)
+                                                    stages &of, MEET meet, PUT put)
 {
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
     const uint32_t rows = 1u << g.row_shift, n_tiles = (end - begin + rows - 1) >> g.row_shift;
@@ -320,8 +327,8 @@ static __device__ __forceinline__ void rows_range16(const tiling &g, const sourc
     const uint32_t parts_each = rows * NT * g.part_row;
     /* this warp's piece of a chunk, and its groups of rows: from `turn` on, each `turns` */
     const uint32_t mine = warp % g.chunk, turn = warp / g.chunk, turns = W / g.chunk;
-    uint32_t tile = 0, chunk = 0, held = ~0u, parity = 0;
-    asking asked = {};
+    uint32_t tile = 0, chunk = 0, held = ~0u, out = of.next, parity = of.parity;
+    asking asked = {0, 0, out};
     right<T, NT> h;
 
     auto ask = [&](uint32_t step) { /* the next step's bytes */
@@ -336,18 +343,21 @@ static __device__ __forceinline__ void rows_range16(const tiling &g, const sourc
 #endif
     };
 
-    if (threadIdx.x == 0) {
-        for (uint32_t i = 0; i < g.n_stages; i++)
-            bar_init(bars + 8 * i, 32);
-        bars_ready();
-    }
+    if (!of.ready) {
+        if (threadIdx.x == 0) {
+            for (uint32_t i = 0; i < g.n_stages; i++)
+                bar_init(bars + 8 * i, 32);
+            bars_ready();
+        }
 #if __CUDA_ARCH__ >= 900
-    __syncthreads();
+        __syncthreads();
 #endif
+        of.ready = true;
+    }
     for (uint32_t i = 0; i < g.n_stages - 1; i++)
         ask(i);
     meet();
-    for (uint32_t i = 0, out = 0; i < n_steps; i++) {
+    for (uint32_t i = 0; i < n_steps; i++) {
         uint32_t row0 = begin + (tile << g.row_shift), n = min(rows, end - row0);
 
 #if __CUDA_ARCH__ >= 900
@@ -394,8 +404,9 @@ static __device__ __forceinline__ void rows_range16(const tiling &g, const sourc
 #if __CUDA_ARCH__ < 900
     copies_wait<0>();
 #endif
+    of.next = out;
+    of.parity = parity;
     __syncthreads();
-    bars_drop(bars, g.n_stages);
     if (n_tiles) {
         uint32_t row0 = begin + ((n_tiles - 1) << g.row_shift);
         floats<T, NT, MATS>(g, parts + (n_tiles - 1) % 2 * parts_each, end - row0,

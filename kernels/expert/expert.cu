@@ -39,6 +39,8 @@ static struct dot_cuda_experts job(const struct expert_shape *s, const struct ex
     j.slots = work->slots;
     j.items = work->items;
     j.n_items = work->n_items;
+    j.most = work->max_rows;
+    j.early = work->early;
     j.which = which;
     j.row_bytes = s->row_bytes[which];
     j.n_cols = which == EXPERT_DOWN ? s->n_ff : s->n_embd;

@@ -28,13 +28,15 @@ struct expert_shape {
     float limit; /* <= 0: no clamp */
 };
 /* What a layer's items are, in device memory: n_items is read when the kernels run. max_rows: rows
- * of results that items may name. several: 0 promises that no item has more than one vector. */
+ * of results that items may name; as many items may be read, whatever n_items says. several: 0 promises that no
+ * item has more than one vector. early: 1 promises that the launch before the first one does not write slots, items
+ * or n_items, and waited for all before it: they may be read, and weights asked for, before it has ended. */
 struct expert_work {
     const struct expert_slot *slots;
     const struct expert_item *items;
     const uint32_t *n_items;
     uint32_t max_rows;
-    int several;
+    int several, early;
 };
 
 /* floats of `tmp` below; 0 where gate and up have one quantised type */

@@ -150,9 +150,9 @@ static void list_runs(struct fixture *f, uint32_t n_runs, uint32_t most, struct 
     CUDA_OK(cudaMemcpy(f->dn_items, &f->n_items, sizeof f->n_items, cudaMemcpyHostToDevice));
 }
 
-static void launch(struct fixture *f, int several, cudaStream_t stream)
+static void launch(struct fixture *f, int several, int early, cudaStream_t stream)
 {
-    struct expert_work work = {f->dslot, f->ditem, f->dn_items, MOST_ROWS, several};
+    struct expert_work work = {f->dslot, f->ditem, f->dn_items, MOST_ROWS, several, early};
 
     CUDA_OK(expert_gate_up_cuda(&f->shape, &work, f->dacts[0], f->stride[0], f->dacts[1],
                                 f->stride[1], f->dtmp, f->dh, f->shape.n_ff, stream));
@@ -219,17 +219,43 @@ static void run(uint32_t gate, uint32_t up, uint32_t down, uint32_t n_embd, uint
 
     make(&f, type, n_embd, n_ff, limit, g);
     list(&f, 3, 1, g);
-    launch(&f, 0, NULL);
+    launch(&f, 0, 0, NULL);
     check(&f, "one vector");
-    launch(&f, list(&f, 3, 8, g), NULL);
+    launch(&f, list(&f, 3, 8, g), 0, NULL);
     check(&f, "several");
     list(&f, 24, 1, g);
-    launch(&f, 1, NULL);
+    launch(&f, 1, 0, NULL);
     check(&f, "many items");
-    list(&f, 0, 1, g);
-    launch(&f, 1, NULL);
-    check(&f, "none");
+    for (int early = 0; early < 2; early++) {
+        list(&f, early ? 9 : 0, 1, g);
+        launch(&f, !early, 0, NULL);
+        launch(&f, !early, early, NULL);
+        check(&f, early ? "one vector each, the list read early" : "none");
+    }
     drop(&f);
+}
+
+/* Types whose rows have warps of their own (own.cuh): every number of pieces of a row, ends of ranges, more items
+ * than a warp has threads. */
+static void alone(struct rng *g)
+{
+    static const uint32_t widths[][2] = {{4096, 2048}, {2560, 3072}, {1536, 1024}, {2048, 3584}};
+    const uint32_t n[] = {3, 10, 40, 1};
+
+    for (uint32_t k = 0; k < 4; k++)
+        for (uint32_t turned = 0; turned < 2; turned++) {
+            const uint32_t a = turned ? W_IQ3_S : W_IQ2_XS, type[3] = {a, a, turned ? (uint32_t)W_IQ2_XS : (uint32_t)W_IQ3_S};
+            struct fixture f;
+
+            make(&f, type, widths[k][0], widths[k][1], k % 2 ? 0 : 1.5f, g);
+            list(&f, n[k], 1, g);
+            launch(&f, 0, 0, NULL);
+            check(&f, "a warp's own rows");
+            list(&f, n[3 - k], 1, g);
+            launch(&f, 0, 1, NULL);
+            check(&f, "a warp's own rows, the list read early");
+            drop(&f);
+        }
 }
 
 /* a prompt's: one launch over all experts */
@@ -246,7 +272,7 @@ static void many(uint32_t gate, uint32_t up, uint32_t down, uint32_t n_embd, uin
         printf("skipped: a prompt's experts as products are not made for this card\n");
     tmp = bytes ? cuda_room(bytes) : NULL;
     for (uint32_t i = 0; bytes && i < 5; i++) {
-        struct expert_work work = {f.dslot, f.ditem, f.dn_items, MOST_ROWS, 1};
+        struct expert_work work = {f.dslot, f.ditem, f.dn_items, MOST_ROWS, 1, 0};
 
         if (i < 3)
             list_runs(&f, i ? 6 : 1, i == 1 ? 300 : 129, g);
@@ -273,7 +299,7 @@ static void replay(struct rng *g)
     make(&f, type, 1024, 512, 0, g);
     CUDA_OK(cudaStreamCreate(&stream));
     CUDA_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    launch(&f, 1, stream);
+    launch(&f, 1, 0, stream);
     CUDA_OK(cudaStreamEndCapture(stream, &graph));
     CUDA_OK(cudaGraphInstantiate(&exec, graph, 0));
     for (uint32_t n = 0; n <= 3; n++) {
@@ -320,6 +346,8 @@ int main(int argc, char **argv)
         many(W_Q8_0, W_Q4_K, W_IQ4_NL, 768, 288, 0, &g);
         many(W_MXFP4, W_Q8_0, W_Q5_1, 544, 288, 1, &g);
     }
+    if (!named || is_named(W_IQ2_XS, argv + 1 + quick))
+        alone(&g);
     if (named)
         return test_end();
     run(W_Q4_K, W_Q4_K, W_Q6_K, 1024, 768, 0, &g);

@@ -407,7 +407,7 @@ static void bench_experts(const struct pool *p, int sms, uint32_t type, uint32_t
     for (int stage = 0; stage < 3; stage++) { /* both, gate and up alone, down alone */
         cudaGraphExec_t exec = graph_of(p, [&] {
             for (size_t l = 0; l < n_layers; l++) {
-                struct expert_work work = {dslot, ditem + l * x.n, dn_items, x.n, 0};
+                struct expert_work work = {dslot, ditem + l * x.n, dn_items, x.n, 0, 1}; /* the list lies there */
                 if (stage != 2)
                     CUDA_OK(expert_gate_up_cuda(&shape, &work, p->acts[form],
                                                 act_stride_cuda(form, x.embd), p->acts[form],
