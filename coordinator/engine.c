@@ -304,7 +304,7 @@ static uint64_t trunk_takes(const struct engine *en)
     return en->trunk_bytes + 512ull * p->n_weights + need.position * en->plan.n_ctx +
            en->n_seqs * (need.kept * en->plan.n_ctx + need.sequence) + (en->n_seqs + en->o->n_saved) * need.saved +
            need.token * en->plan.max_tokens + need.row * en->plan.max_out + attention +
-           pairs * (g->n_embd + 3ull * g->n_ff) * sizeof(float) + 3ull * en->plan.max_tokens * g->n_embd * sizeof(float) +
+           pairs * (g->n_embd + 4ull * g->n_ff) * sizeof(float) + 3ull * en->plan.max_tokens * g->n_embd * sizeof(float) +
            64 * (uint64_t)g->n_layers * g->n_experts;
 }
 

@@ -105,6 +105,10 @@ template <int M> struct split_experts {
         return (const uint8_t *)slot_of(t).w[M == 2 ? mat : EXPERT_DOWN] +
                min(t % wide() * HOPPER_ROWS + r, n_rows - 1) * row_bytes;
     }
+    __device__ __forceinline__ bool few(uint32_t t) const
+    {
+        return tile[t / wide()].n <= HOPPER_VECS / 2;
+    }
     __device__ __forceinline__ uint32_t begin(uint32_t t, uint32_t v) const
     {
         const gemm_cuda_tile at = tile[t / wide()];

@@ -148,18 +148,20 @@ static __device__ __forceinline__ void ask_rows(const dot_cuda_rows &j, uint8_t 
         if ((WHOLE && 4 * k + 3 < S::PIECE / 16) || 16 * (4 * k + first) < shift + bytes)
             copy16(raw + 64 * k, at + 64 * k);
 }
-/* of: where the vectors threadIdx.x / 16 + 16 k begin, in sixteen bytes; mine: vector threadIdx.x / 2 */
+/* of: where the vectors threadIdx.x / 16 + 16 k begin, in sixteen bytes, k < n; mine: vector threadIdx.x / 2 */
 template <class S, bool WHOLE, class JOB>
-static __device__ __forceinline__ void ask_vectors(const JOB &j, const uint32_t *of,
-                                                   const uint8_t *mine, uint8_t *stage, uint32_t u)
+static __device__ __forceinline__ void ask_vectors(const JOB &j, const uint32_t *of, const uint8_t *mine,
+                                                   uint8_t *stage, uint32_t u, int n = HOPPER_VECS / 16)
 {
     const int c = threadIdx.x % 16, v0 = threadIdx.x / 16, v = threadIdx.x / 2, k0 = threadIdx.x % 2;
     uint8_t *to = stage + S::B_AT + in_tile(HOPPER_VECS, v0, c); /* 16 lines on: as many atoms */
     const uint32_t at = 256 * u + 16 * c;
 
 #pragma unroll
-    for (int k = 0; k < 8; k++, to += 16 * 128)
-        if (WHOLE || at < j.n_cols)
+    for (int k = 0; k < HOPPER_VECS / 16; k++, to += 16 * 128)
+        if (k >= HOPPER_VECS / 32 && k >= n)
+            continue;
+        else if (WHOLE || at < j.n_cols)
             copy16(to, j.acts + (size_t)of[k] * 16 + at);
         else
             *(uint4 *)to = make_uint4(0, 0, 0, 0);

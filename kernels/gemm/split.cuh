@@ -2,6 +2,8 @@
  * signed bytes: scale = low + 8 high, and w * low and w * high lie in a byte each. Then the tensor cores
  * sum a whole unit, S = sum of (w low) q + 8 * sum of (w high) q, and a result takes one multiply-add a
  * unit in place of one a sub-block. Twice the products of a matrix unit that is idle for the most part.
+ * The high bytes first; their sums times eight are what the low ones are added to, so that there is room for a second
+ * set of integers: one is summed while the other one goes to floats.
  *
  * Makers have the bytes of blocks in registers, two parts a thread; they meet only at the barriers of a
  * stage. A block goes through tiles of results, as many blocks as multiprocessors. */
@@ -124,12 +126,13 @@ static __device__ __forceinline__ void make_split_pieces(const JOB &j, uint8_t *
     const uint32_t n_units = j.n_cols / 256;
     const uint32_t n_pieces = ((n_tiles - 1 - blockIdx.x) / gridDim.x + 1) * JOB::MATS * n_units;
     const uint8_t *block, *mine;
-    uint32_t of[8], u = 0, mat = 0, tile = blockIdx.x, s = 0;
+    uint32_t of[8], u = 0, mat = 0, tile = blockIdx.x, s = 0, n = 0; /* n: of[] that are vectors */
     uint32_t parity = 1; /* of the next stage's last use */
 
     auto aim = [&] {
         block = j.row(tile, mat, r);
         mine = j.acts + (size_t)j.begin(tile, threadIdx.x / 2) * 16;
+        n = j.few(tile) ? HOPPER_VECS / 32 : HOPPER_VECS / 16;
 #pragma unroll
         for (int k = 0; k < 8; k++)
             of[k] = j.begin(tile, threadIdx.x / 16 + 16 * k);
@@ -138,7 +141,7 @@ static __device__ __forceinline__ void make_split_pieces(const JOB &j, uint8_t *
     raw_parts raw = ask_parts(block, p);
     uint4 sums = ask_sums(j.n_cols, mine, 0);
     float factor = ask_factor(j.n_cols, mine, 0);
-    ask_vectors<S, true>(j, of, mine, smem, 0);
+    ask_vectors<S, true>(j, of, mine, smem, 0, n);
     copies_close();
 #pragma unroll 1
     for (uint32_t i = 0; i < n_pieces; i++) {
@@ -156,7 +159,7 @@ static __device__ __forceinline__ void make_split_pieces(const JOB &j, uint8_t *
                 parity ^= 1;
             if (i + 1 >= HOPPER_STAGES)
                 bar_wait(empty + 8 * next, parity);
-            ask_vectors<S, true>(j, of, mine, smem + next * S::STAGE, u);
+            ask_vectors<S, true>(j, of, mine, smem + next * S::STAGE, u, n);
         }
         copies_close();
         make_sums<S>(stage, sums, factor);
@@ -174,13 +177,13 @@ static __device__ __forceinline__ void make_split_pieces(const JOB &j, uint8_t *
 
 /* ---- multipliers: as hopper.cuh's ---- */
 
-/* everything is done; both may be read from here on */
-static __device__ __forceinline__ void wgmma_wait_all(int a[32], int b[32])
+/* all that was asked for is done, c may be read from here on */
+static __device__ __forceinline__ void wgmma_wait_all(int c[32])
 {
     asm volatile("wgmma.wait_group.sync.aligned 0;");
 #pragma unroll
     for (int i = 0; i < 32; i++)
-        asm volatile("" : "+r"(a[i]), "+r"(b[i]));
+        asm volatile("" : "+r"(c[i]));
 }
 
 /* c = (ADD: c +) A x B over 32 values; 64 rows, 64 vectors */
@@ -203,44 +206,71 @@ static __device__ __forceinline__ void wgmma64(int c[32], uint64_t a, uint64_t b
 struct split_sums {
     float p[32], q[32];
 };
-
-template <class T>
-static __device__ __forceinline__ void multiply_split(const uint8_t *stage, int group, int warp,
-                                                      int lane, split_sums &out, uint32_t bar, uint32_t parity)
-{
-    using S = split_shape<T>;
-    const uint32_t at = (uint32_t)__cvta_generic_to_shared(stage);
-    const uint64_t low = tile_at(at + S::LOW_AT), high = tile_at(at + S::HIGH_AT);
-    const uint64_t b = tile_at(at + S::B_AT + group * 64 * 128);
-    const int row = 16 * warp + lane / 4;
-    const float *d = (const float *)(stage + S::D_AT) + row, *m = (const float *)(stage + S::M_AT) + row;
-    const float *dv = (const float *)(stage + S::DV_AT) + dv_at(64 * group + lane % 4 * 2);
-    const float m0 = m[0], m1 = m[8], d0 = d[0], d1 = d[8];
+/* what of a piece is left to do when its stage is given back: factors of rows and vectors */
+struct split_left {
+    float d0, d1;
     float2 v[8];
-    uint32_t am[2];
-    int c[2][32];
+};
 
-#pragma unroll
-    for (int t = 0; t < 8; t++)
-        v[t] = *(const float2 *)(dv + 2 * t);
-
+/* the eight products of a piece: c = (ADD: c +) A x B */
+template <bool ADD> static __device__ __forceinline__ void ask_sum(int c[32], uint64_t a, uint64_t b)
+{
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < 8; k++) {
         const uint64_t of_a = k / 4 * (HOPPER_ROWS * 128 >> 4) + k % 4 * 2;
         const uint64_t of_b = k / 4 * (HOPPER_VECS * 128 >> 4) + k % 4 * 2;
 
-        if (k == 0) {
-            wgmma64<0>(c[0], low + of_a, b + of_b);
-            wgmma64<0>(c[1], high + of_a, b + of_b);
-        } else {
-            wgmma64<1>(c[0], low + of_a, b + of_b);
-            wgmma64<1>(c[1], high + of_a, b + of_b);
-        }
+        if (k || ADD)
+            wgmma64<1>(c, a + of_a, b + of_b);
+        else
+            wgmma64<0>(c, a + of_a, b + of_b);
     }
     wgmma_commit();
-    bar_wait(bar, parity); /* a loop, across which the compiler moves nothing: T while the tensor cores sum S */
+}
+/* P of a piece whose S are in c */
+static __device__ __forceinline__ void add_piece(split_sums &out, const split_left &x, const int c[32])
+{
+#pragma unroll
+    for (int t = 0; t < 8; t++)
+        add_tile(out.p + 4 * t, x.d0, x.d1, x.v[t].x, x.v[t].y, c + 4 * t);
+}
+/* A piece: its S to c. While the tensor cores sum the high bytes, the piece before goes to P (last, x; not FIRST);
+ * while they sum the low ones, T goes to Q. bar_wait passes at once: it is a loop, across which the compiler moves
+ * nothing. */
+template <class T>
+static __device__ __forceinline__ void multiply_split(const uint8_t *stage, int group, int warp, int lane,
+                                                      split_sums &out, int c[32], const int last[32], split_left &x,
+                                                      bool first, uint32_t bar, uint32_t parity)
+{
+    using S = split_shape<T>;
+    const uint32_t at = (uint32_t)__cvta_generic_to_shared(stage);
+    const uint64_t b = tile_at(at + S::B_AT + group * 64 * 128);
+    const int row = 16 * warp + lane / 4;
+    const float *d = (const float *)(stage + S::D_AT) + row, *m = (const float *)(stage + S::M_AT) + row;
+    const float *dv = (const float *)(stage + S::DV_AT) + dv_at(64 * group + lane % 4 * 2);
+    uint32_t am[2];
+
+    ask_sum<false>(c, tile_at(at + S::HIGH_AT), b);
+    bar_wait(bar, parity);
+    if (!first)
+        add_piece(out, x, last);
+#pragma unroll
+    for (int i = 0; i < 32; i++)
+        asm volatile("" : "+f"(out.p[i]));
+    bar_wait(bar, parity);
+    const float m0 = m[0], m1 = m[8];
+    x.d0 = d[0], x.d1 = d[8];
+#pragma unroll
+    for (int t = 0; t < 8; t++)
+        x.v[t] = *(const float2 *)(dv + 2 * t);
     load_matrices2(stage + S::MIN_AT + (16 * warp + lane % 16) * 16, am);
+    wgmma_wait_all(c);
+#pragma unroll
+    for (int i = 0; i < 32; i++)
+        c[i] *= 8;
+    ask_sum<true>(c, tile_at(at + S::LOW_AT), b);
+    bar_wait(bar, parity);
 #pragma unroll
     for (int t = 0; t < 8; t++) {
         uint32_t bs[2]; /* h, l */
@@ -252,26 +282,18 @@ static __device__ __forceinline__ void multiply_split(const uint8_t *stage, int 
 #pragma unroll
         for (int i = 0; i < 4; i++)
             l[i] += 128 * h[i];
-        add_tile(out.q + 4 * t, m0, m1, v[t].x, v[t].y, l);
+        add_tile(out.q + 4 * t, m0, m1, x.v[t].x, x.v[t].y, l);
     }
 #pragma unroll
     for (int i = 0; i < 32; i++)
         asm volatile("" : "+f"(out.q[i]));
     bar_wait(bar, parity);
-    wgmma_wait_all(c[0], c[1]);
-#pragma unroll
-    for (int t = 0; t < 8; t++) {
-        int x[4];
-
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            x[i] = c[0][4 * t + i] + 8 * c[1][4 * t + i];
-        add_tile(out.p + 4 * t, d0, d1, v[t].x, v[t].y, x);
-    }
+    wgmma_wait_all(c);
 }
 #endif
 
-/* JOB: MATS matrices of a tile, one after the other; tiles(), row(tile, matrix, r): where row r of a tile's
+/* JOB: MATS matrices of a tile, one after the other; tiles(), few(tile): has it no more than half of the vectors;
+ * row(tile, matrix, r): where row r of a tile's
  * 64 begins; begin(tile, v): where vector v of its 128 begins, in sixteen bytes after `acts`; n_cols;
  * put(tile, matrix, row, vector, result): a thread's results, as put_results. */
 template <class T, class JOB>
@@ -297,26 +319,50 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1) split_kernel(const __grid_c
         make_split_pieces<T>(j, smem, full, empty, n_tiles);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 184;");
-        const int group = (threadIdx.x - MAKERS) / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+        const int group = __shfl_sync(~0u, (threadIdx.x - MAKERS) / 128, 0); /* one of a warp's, so that the compiler sees it */
+        const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+        const uint32_t n_units = j.n_cols / 256;
         uint32_t parity = 0, s = 0;
 
 #pragma unroll 1
-        for (uint32_t tile = blockIdx.x; tile < n_tiles; tile += gridDim.x)
-#pragma unroll 1
-            for (int mat = 0; mat < JOB::MATS; mat++) {
-                split_sums sum = {};
-
-#pragma unroll 1
-                for (uint32_t u = 0; u < j.n_cols / 256; u++) {
+        for (uint32_t tile = blockIdx.x; tile < n_tiles; tile += gridDim.x) {
+            if (group && j.few(tile)) { /* none of its vectors is there */
+                for (uint32_t i = 0; i < JOB::MATS * n_units; i++) {
                     bar_wait(full + 8 * s, parity);
-                    multiply_split<T>(smem + s * S::STAGE, group, warp, lane, sum, full + 8 * s, parity);
                     bar_arrive(empty + 8 * s);
                     if (++s == HOPPER_STAGES)
                         s = 0, parity ^= 1;
                 }
+                continue;
+            }
+#pragma unroll 1
+            for (int mat = 0; mat < JOB::MATS; mat++) {
+                split_sums sum = {};
+                split_left left;
+                int c[2][32];
+                auto piece = [&](uint32_t u, int now) {
+                    bar_wait(full + 8 * s, parity);
+                    multiply_split<T>(smem + s * S::STAGE, group, warp, lane, sum, c[now], c[!now], left, u == 0,
+                                      full + 8 * s, parity);
+                    bar_arrive(empty + 8 * s);
+                    if (++s == HOPPER_STAGES)
+                        s = 0, parity ^= 1;
+                };
+
+#pragma unroll 1
+                for (uint32_t u = 0; u < n_units; u += 2) {
+                    piece(u, 0);
+                    if (u + 1 < n_units)
+                        piece(u + 1, 1);
+                }
+                if (n_units % 2)
+                    add_piece(sum, left, c[0]);
+                else
+                    add_piece(sum, left, c[1]);
                 j.put(tile, mat, 16 * warp + lane / 4, 64 * group + lane % 4 * 2,
                       [&](int i) { return __fsub_rn(sum.p[i], sum.q[i]); });
             }
+        }
     }
 #else
     (void)j;
@@ -340,6 +386,10 @@ struct split_rows : dot_cuda_rows {
     __device__ __forceinline__ const uint8_t *row(uint32_t tile, uint32_t, uint32_t r) const
     {
         return w + (size_t)min(tile % wide() * HOPPER_ROWS + r, n_rows - 1) * row_bytes;
+    }
+    __device__ __forceinline__ bool few(uint32_t tile) const
+    {
+        return n_tok - tile / wide() * HOPPER_VECS <= HOPPER_VECS / 2;
     }
     __device__ __forceinline__ uint32_t begin(uint32_t tile, uint32_t v) const
     {
