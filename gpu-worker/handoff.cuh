@@ -83,12 +83,12 @@ static __device__ __forceinline__ bool handoff_publish_by_last(uint64_t *word, u
     __syncthreads();
     if (threadIdx.x || threadIdx.y || threadIdx.z)
         return false;
-    __threadfence();
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
     if (atomicAdd(arrived, 1) + 1 < blocks)
         return false;
     *arrived = 0;
-    __threadfence_system();
-    handoff_store(word, value);
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
     return true;
 }
 

@@ -35,7 +35,6 @@ struct channel {
     uint64_t *sent, *taken, *stop;
     uint64_t n;
     int early; /* the planted fault: announced before it is written */
-    int by_last; /* how it is published */
 };
 
 struct card_side {
@@ -51,14 +50,6 @@ static __device__ __forceinline__ unsigned word_of(unsigned k)
     return 2 * ((k * BLOCKS + blockIdx.x) * THREADS + threadIdx.x);
 }
 
-static __device__ __forceinline__ void publish(const channel &c, uint64_t *word, uint64_t n, unsigned *arrived)
-{
-    if (c.by_last)
-        handoff_publish_by_last(word, n, arrived, BLOCKS);
-    else
-        handoff_publish(word, n, arrived, BLOCKS);
-}
-
 static __global__ void send_card(channel c, card_side d)
 {
     for (uint64_t n = 1; n <= c.n; n++) {
@@ -70,7 +61,7 @@ static __global__ void send_card(channel c, card_side d)
             return;
         }
         if (c.early) {
-            publish(c, c.sent, n, &d.arrived[n % DEPTH]);
+            handoff_publish_by_last(c.sent, n, &d.arrived[n % DEPTH], BLOCKS);
             handoff_wait(c.sent, n, c.stop, LIMIT_NS); /* out before anything is written */
         }
 #pragma unroll
@@ -79,7 +70,7 @@ static __global__ void send_card(channel c, card_side d)
             *(ulonglong2 *)(p + i) = make_ulonglong2(content(n, i), content(n, i + 1));
         }
         if (!c.early)
-            publish(c, c.sent, n, &d.arrived[n % DEPTH]);
+            handoff_publish_by_last(c.sent, n, &d.arrived[n % DEPTH], BLOCKS);
     }
 }
 
@@ -103,7 +94,7 @@ static __global__ void take_card(channel c, card_side d)
             wrong += (v[k].x != content(n, word_of(k))) + (v[k].y != content(n, word_of(k) + 1));
         if (wrong)
             atomicAdd(d.wrong, wrong);
-        publish(c, c.taken, n, &d.arrived[n % DEPTH]);
+        handoff_publish_by_last(c.taken, n, &d.arrived[n % DEPTH], BLOCKS);
     }
 }
 
@@ -252,7 +243,7 @@ static void close_end(end_of *e, uint64_t *wrong, uint64_t *bad_ends)
 
 /* from, to: HOST (its team), CARD0 or CARD1 (a kernel); memory: where payloads lie. The receiver's
  * word lies on the sender's side and the other way round, where cards reach each other's memory. */
-static double hand_over(const char *what, place from, place to, place memory, uint64_t n, int early, int by_last)
+static double hand_over(const char *what, place from, place to, place memory, uint64_t n, int early)
 {
     channel c = {};
     end_of a = {}, b = {};
@@ -267,7 +258,6 @@ static double hand_over(const char *what, place from, place to, place memory, ui
     c.stop = (uint64_t *)room_in(HOST, 128);
     c.n = n;
     c.early = early;
-    c.by_last = by_last;
     if (from != HOST)
         open_end(&a, from - CARD0);
     if (to != HOST)
@@ -394,14 +384,11 @@ int main(int argc, char **argv)
             SKIP("%s: needs two cards that reach each other's memory", kinds[i].what);
             continue;
         }
-        for (int by_last = 0; by_last < 2; by_last++) {
-            hand_over(kinds[i].what, kinds[i].from, kinds[i].to, kinds[i].memory, 300, 1, by_last);
-            each = hand_over(kinds[i].what, kinds[i].from, kinds[i].to, kinds[i].memory,
-                             n < 1500 ? n : 1500, 0, by_last);
-        }
+        hand_over(kinds[i].what, kinds[i].from, kinds[i].to, kinds[i].memory, 300, 1);
+        each = hand_over(kinds[i].what, kinds[i].from, kinds[i].to, kinds[i].memory, n < 1500 ? n : 1500, 0);
         if (n > 1500)
             hand_over(kinds[i].what, kinds[i].from, kinds[i].to, kinds[i].memory,
-                      n * each < most ? n : (uint64_t)(most / each), 0, 1);
+                      n * each < most ? n : (uint64_t)(most / each), 0);
     }
     return test_end();
 }
