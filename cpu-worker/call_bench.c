@@ -133,7 +133,7 @@ static void pass(struct bench *b, struct team *t, int kind)
 {
     b->call.head = (struct call_head){.seq = b->call.head.seq + 1, .n_tokens = 1, .n_items = b->used,
                                       .n_pairs = b->used, .top_k = b->used};
-    b->pass.n = kind == EMPTY ? 0 : b->used;
+    b->pass.n = b->used;
     b->pass.stage_one = kind != TWO;
     b->pass.stage_two = kind != ONE;
     for (uint32_t i = 0; i < b->used; i++) {

@@ -32,8 +32,8 @@ struct dot_job {
     size_t n_tok;
     float *y;
     size_t ldy;
-    /* NULL, or rows of another matrix for the same vectors, which are turned once for both; looked at
-     * by forms of CPU_VBMI alone */
+    /* NULL, or rows of another matrix for the same vectors, which are turned once for both: all but w
+     * and y as here; looked at by forms of CPU_VBMI alone */
     const struct dot_job *also;
 };
 typedef void dot_form(const struct dot_job *job);

@@ -60,7 +60,8 @@ INLINE void turn(const struct act *act, size_t u, struct turned *t)
 INLINE void sums(const struct opened *x, struct opened *next, const struct turned *const t[],
                  const int n_tok, __m512i *acc)
 {
-    __m512i minus = _mm512_mullo_epi16(x->scale, _mm512_set1_epi16(-OFFSET)), signs;
+    __m512i minus = _mm512_mullo_epi16(x->scale, _mm512_set1_epi16(-OFFSET));
+    __m512i signs = _mm512_setzero_si512();
 
     for (int k = 0; k < n_tok; k++)
         acc[k] = SUB_BLOCK == 32 ? load512(t[k]->minus)

@@ -307,21 +307,23 @@ def uneven(quiet):
         else:
             value = "emu:%d:%s" % (len(sizes), ",".join(map(str, sizes)))
         with tempfile.NamedTemporaryFile() as f:
-            r = Run("--cards", value, "--trunk", trunk, "--stats", f.name, die=die)
+            r = Run("--cards", value, "--trunk", trunk, "--warm-first", "--stats", f.name, die=die)
             if which:
                 kill(r.begun(), *which)
             r.end()
             if die:
                 return r.same(quiet)
             r.has(quiet)
+            if which:
+                return len(r.deaths)
             s = json.load(f)
         here = sorted((w["card"], w["items"], w["came"]) for w in s["workers"] if "card" in w)
         check(len(here) == len(sizes) and all(w[2] for w in here), "%s: cards, items, experts: %s" % (r.what, here))
-        return check(which or all(w[1] for w in here), "%s: cards, items, experts: %s" % (r.what, here))
+        return check(all(w[1] for w in here), "%s: cards, items, experts: %s" % (r.what, here))
 
     if N_CARDS < 2:
         return
-    k = 1 << 10
+    k, died = 1 << 10, 0
     for sizes in ((256 * k, 3072 * k),) if REAL else ((512 * k, 2048 * k, 256 * k, 1024 * k),
                                                       (1024 * k, 256 * k, 512 * k, 256 * k, 2048 * k, 256 * k, 256 * k, 512 * k)):
         few, many = sizes.index(min(sizes)), sizes.index(max(sizes))
@@ -331,10 +333,11 @@ def uneven(quiet):
         run(sizes, "0", die="step:9:0")
         run(sizes, str(many), die="fault:3:%d" % many)
         run(sizes, "0", die="item:2:%d" % (many or 1))
-        run(sizes, str(many), which=(0, len(sizes) - 1))
+        died += run(sizes, str(many), which=(0, len(sizes) - 1))
     for n in (N_CARDS,) if REAL else (4, 8):
         run((HALF // n,) * n, "0")
         run((HALF // n,) * n, "0", die="item:2:1")
+    check(died > 0, "nobody died of kills from outside")
 
 
 def main():

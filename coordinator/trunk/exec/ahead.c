@@ -1,3 +1,6 @@
+/* The operations between the residual and the next layer's router, once more for one token, by the leader
+ * alone and in space of its own: the pass that is under way must not see them, and nothing of them goes
+ * into a result. */
 #include "coordinator/trunk/exec/ahead.h"
 
 #include <stdlib.h>
