@@ -144,10 +144,7 @@ static int complete(struct run *r, const struct call *c)
     for (uint32_t i = 0; i < c->head.n_items; i++)
         for (uint32_t k = 0; k < w->g.n_nodes; k++) {
             uint32_t o;
-            uint64_t am =
-                present_giving(&w->g, w->amends, c->head.seq, i, k, c->items[i].owner[k], &o);
-            if (o == OWNER_DISK ||
-                giving_answer(&w->g, w->box[o], c->head.seq, i, k, am) != STAMP_DONE)
+            if (!share_done(&w->g, w->amends, w->box, c->head.seq, i, k, c->items[i].owner[k], &o))
                 return 0;
         }
     return 1;

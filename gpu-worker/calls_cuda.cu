@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu-worker/calls_watch.h"
 #include "gpu-worker/handoff.cuh"
 #include "kernels/moe/sum.cuh"
 
@@ -19,8 +20,7 @@ enum {
     FAST_POLLS = 64,     /* looks at owner stamps before redirects and item stamps are looked at */
     AHEAD = 8,           /* rows of a thread on their way */
     CARD_BIT = MAX_NODES, /* direct: nodes, then cards */
-    MOST_USED = 64, /* experts a token */
-    POLLED_TOKENS = 8 /* up to so many the sum waits for itself; beyond, one block waits before it */
+    MOST_USED = 64 /* experts a token */
 };
 #define OWN UINT32_MAX
 static_assert(MAX_NODES + MAX_CARDS <= 32, "a lane looks at one worker's stamp");
@@ -31,6 +31,7 @@ struct control {
     uint64_t stop, limit_ns, n_changes;
 
     uint64_t why, call, item, share, layer; /* a wait gave up */
+    struct calls_told told; /* of the last publishing that the host waits for */
     struct calls_cuda_counters count;
 
     struct calls_cuda_change change[]; /* n_layers * n_experts */
@@ -80,6 +81,8 @@ struct layer_view {
     const float *x;
     float *rows;
     uint32_t pair0, has_scale;
+    uint32_t late; /* the host has waited as long as it may */
+    uint64_t ticket; /* 0: the host does not wait */
     uint64_t mat_off[N_MATS];
 };
 
@@ -90,6 +93,9 @@ struct calls_cuda {
     struct control *control; /* host's address */
     uint32_t *choice;
     uint8_t *arena;
+    struct outbox *box[MAX_PROCS]; /* the host's addresses */
+    struct calls_watch watch;
+    uint64_t ticket;
     struct layer_shape {
         uint64_t mat_off[N_MATS];
         uint32_t has_scale;
@@ -372,6 +378,15 @@ static __device__ split split_many(const view &v, const layer_view &l, bool away
     return {(uint32_t)(base & 0xFFFFF), (uint32_t)(base >> 20 & 0xFFFFF), (uint32_t)(base >> 40)};
 }
 
+/* The host may look for call n; 0: there is none. One thread. */
+static __device__ __forceinline__ void tell(const view &v, const layer_view &l, uint64_t n)
+{
+    if (!l.ticket)
+        return;
+    store_sys(&v.control->told.call, n);
+    handoff_store(&v.control->told.ticket, l.ticket);
+}
+
 /* The whole block: what is here, and of the call block 0 its fields, the others activations; the last one
  * publishes. */
 template <class SPLIT>
@@ -402,6 +417,7 @@ static __device__ void publish_call(const view &v, const layer_view &l, uint32_t
             atomicAdd((unsigned long long *)&st->count.own_items, (unsigned long long)r.n_own);
             if (!away) {
                 st->open = 0;
+                tell(v, l, 0);
             } else {
                 store_sys(head, n);
                 store_sys(head + 1, l.layer | (uint64_t)l.n_tokens << 32);
@@ -429,6 +445,7 @@ static __device__ void publish_call(const view &v, const layer_view &l, uint32_t
         handoff_store(v.head, n);
         st->open = n;
         st->next = n + 1;
+        tell(v, l, n);
     }
 }
 
@@ -627,7 +644,7 @@ static __device__ bool wait_for(const view &v, const layer_view &l, uint64_t n, 
                 why = CALLS_STOPPED;
             else if (handoff_word(&v.control->stop))
                 give_up(v, l, n, why = CALLS_STOPPED, missing);
-            else if (now - start > handoff_word(&v.control->limit_ns))
+            else if (l.late || now - start > handoff_word(&v.control->limit_ns))
                 give_up(v, l, n, why = CALLS_LATE, missing);
         }
         __syncthreads();
@@ -806,6 +823,8 @@ int calls_cuda_publish(struct calls_cuda *x, const struct calls_cuda_layer *l, s
     size_t blocks = ((size_t)l->n_tokens * l->n_embd / 4 + threads - 1) / threads;
     struct layer_view lv = view_of(x, l);
 
+    if (l->by_host)
+        lv.ticket = ++x->ticket;
     if (blocks > MOST_BLOCKS)
         blocks = MOST_BLOCKS;
     blocks++; /* the first makes the items */
@@ -830,18 +849,46 @@ static dim3 row_grid(const struct calls_cuda_layer *l, uint32_t rows)
 {
     return dim3((l->n_embd / 4 + SUM_THREADS - 1) / SUM_THREADS, rows);
 }
+
+/* As calls_watch wants it. */
+static int stream_failed(void *stream)
+{
+    cudaError_t rc = cudaStreamQuery((cudaStream_t)stream);
+
+    return rc == cudaErrorNotReady ? 0 : -(int)rc;
+}
+/* Where the host waits, the kernel finds everything made, or says that nobody waits any more. */
+static int wait_for_call(struct calls_cuda *x, const struct calls_cuda_layer *l, cudaStream_t s)
+{
+    struct layer_view lv = view_of(x, l);
+
+    if (l->by_host) {
+        x->watch.arg = s;
+        int end = calls_watch(&x->watch, x->ticket);
+        if (end < 0)
+            return -end;
+        lv.late = end == CALLS_OVER_LIMIT;
+    }
+    wait<<<1, WAIT_THREADS, 0, s>>>(x->v, lv);
+    return cudaGetLastError();
+}
 int calls_cuda_sum(struct calls_cuda *x, const struct calls_cuda_layer *l, const float *w, float *y, size_t ldy,
                    cudaStream_t s)
 {
-    if (l->n_tokens > POLLED_TOKENS)
-        wait<<<1, WAIT_THREADS, 0, s>>>(x->v, view_of(x, l));
+    int rc = l->by_host ? wait_for_call(x, l, s) : 0; /* else its blocks do, of a few tokens */
+
+    if (rc)
+        return rc;
     sum<<<row_grid(l, l->n_tokens), SUM_THREADS, l->used * x->g.n_nodes * sizeof(float *), s>>>(
         view_of(x, l), w, y, ldy, x->v);
     return cudaGetLastError();
 }
 int calls_cuda_gather(struct calls_cuda *x, const struct calls_cuda_layer *l, cudaStream_t s)
 {
-    wait<<<1, WAIT_THREADS, 0, s>>>(x->v, view_of(x, l));
+    int rc = wait_for_call(x, l, s);
+
+    if (rc)
+        return rc;
     gather<<<row_grid(l, l->n_tokens * l->used), SUM_THREADS, 0, s>>>(x->v, view_of(x, l));
     return cudaGetLastError();
 }
@@ -993,6 +1040,7 @@ static void view_geometry(struct calls_cuda *x, const struct calls_cuda_config *
     x->v.n_slabs = g->n_slabs;
     x->v.n_cards = c->n_cards;
     x->slot0 = c->slot0;
+    memcpy(x->box, c->outbox, sizeof x->box);
     x->v.pool = (const uint8_t *)c->pool;
     for (uint32_t k = 0; k < g->n_nodes; k++)
         x->v.owner[k] = (uint16_t)c->owner[k];
@@ -1042,6 +1090,8 @@ int calls_cuda_open(const struct calls_cuda_config *c, struct calls_cuda **out, 
         goto failed_;
     }
     x->control->limit_ns = c->limit_ms * 1000000ull;
+    x->watch = {&x->g, c->calls, (struct amends *)c->amends, x->box, &x->control->told, &x->control->stop,
+                x->control->limit_ns, stream_failed, NULL, 0};
     *out = x;
     return 0;
 failed_:
@@ -1094,7 +1144,10 @@ const uint32_t *calls_cuda_choice(const struct calls_cuda *x, uint32_t layer)
 {
     return x->choice + layer * x->v.choice_layer;
 }
-const struct calls_cuda_counters *calls_cuda_counters(const struct calls_cuda *x)
+struct calls_cuda_counters calls_cuda_counters(const struct calls_cuda *x)
 {
-    return &x->control->count;
+    struct calls_cuda_counters c = x->control->count;
+
+    c.wait_ns += x->watch.waited_ns;
+    return c;
 }

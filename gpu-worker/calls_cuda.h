@@ -63,6 +63,9 @@ struct calls_cuda_layer {
     const float *x;      /* (n_tokens, n_embd) */
     float *rows;         /* (n_tokens * used, n_embd): the own rows */
     uint32_t pair0;      /* of the pass, before these tokens: where the choice is noted */
+    uint32_t by_host;    /* the launches are not recorded: sum and gather wait here, on the host, before they launch.
+                            Then no kernel stands on the card while its own worker's pass is wanted there: beside one
+                            that stood, passes of many launches did not end */
 };
 /* items (n_tokens * used at most), *n_items and slots (as many) for the fused expert: item i's slot is
  * number i of slots, its row is row token * used + rank of l->rows. */
@@ -88,8 +91,8 @@ int calls_cuda_failed(const struct calls_cuda *x, struct err *e);
 const uint32_t *calls_cuda_choice(const struct calls_cuda *x, uint32_t layer);
 struct calls_cuda_counters {
     uint64_t calls, items, disk_items, card_items, own_items; /* items: of calls; own: (expert, <= 8 tokens) */
-    uint64_t wait_ns;  /* from a wait's first look to its last, by the card's clock */
-    uint64_t looks;    /* slow looks: redirects and item stamps */
+    uint64_t wait_ns;  /* from a wait's first look to its last, by the card's clock or the host's */
+    uint64_t looks;    /* the card's slow looks: redirects and item stamps */
 };
-const struct calls_cuda_counters *calls_cuda_counters(const struct calls_cuda *x);
+struct calls_cuda_counters calls_cuda_counters(const struct calls_cuda *x);
 CUDA_END

@@ -4,6 +4,9 @@
  * nobody answers.
  *
  *   calls_cuda_test [MODEL [CALLS]] */
+#include <pthread.h>
+#include <sched.h>
+
 #include "gpu-worker/calls_cuda.h"
 #include "gpu-worker/calls_rig.h"
 #include "gpu-worker/test_walk.cuh"
@@ -175,7 +178,8 @@ static void check_model(const char *path, uint32_t max_tokens, uint32_t slots, i
         {50, 0, 0, 50, 30, 0},     {40, 20, 20, 10, 10, 20000}, {0, 0, 100, 0, 0, 0},
         {10, 0, 0, 0, 50, 20000},
     };
-    const struct calls_cuda_counters *n;
+    struct calls_cuda_counters counters;
+    const struct calls_cuda_counters *n = &counters;
     struct calls_rig_counts c;
     struct rigged x;
 
@@ -194,7 +198,7 @@ static void check_model(const char *path, uint32_t max_tokens, uint32_t slots, i
         if (max_tokens >= MOST / 2 && i % 3 == 0) /* own experts as products (where they are Q4_K), beside a call */
             step(&x, MOST - i % 2, what);
     }
-    n = calls_cuda_counters(x.calls);
+    counters = calls_cuda_counters(x.calls);
     calls_rig_counts(&x.r, &c);
     printf("%s, calls of %u tokens, %u%% slots: %llu calls, %llu items (%llu disk, %llu cards), %llu own; %llu "
            "amendments, %llu declined, %llu late, card workers %llu %llu; %.1f us a wait, %llu looks\n",
@@ -215,14 +219,14 @@ static void stress(const char *path, uint64_t calls)
     uint64_t steps = 0;
 
     open_rigged(&x, path, 4, 60);
-    while (calls_cuda_counters(x.calls)->calls < calls && !test_failed) {
+    while (calls_cuda_counters(x.calls).calls < calls && !test_failed) {
         struct rig_deal d = {nasty_u32(&x.random) % 70, nasty_u32(&x.random) % 50, nasty_u32(&x.random) % 8,
                              nasty_u32(&x.random) % 4, 10, steps % 3 ? 0u : 50000u};
         deal(&x, &d);
         for (int i = 0; i < 40 && !test_failed; i++, steps++)
             step(&x, nasty_u32(&x.random) % 8 ? 1 : 1 + nasty_u32(&x.random) % 8, "of many");
     }
-    printf("%llu calls in %llu steps\n", (unsigned long long)calls_cuda_counters(x.calls)->calls,
+    printf("%llu calls in %llu steps\n", (unsigned long long)calls_cuda_counters(x.calls).calls,
            (unsigned long long)steps);
     close_rigged(&x);
 }
@@ -250,6 +254,44 @@ static void nobody(const char *path)
     close_rigged(&x);
 }
 
+static void *run_step(void *arg)
+{
+    struct rigged *x = (struct rigged *)arg;
+    struct step_token tok[PIECE];
+    uint32_t out = 0;
+    struct step s = {PIECE, 1, tok, &out, STEP_TRUNK, 0};
+    const uint32_t *best;
+    static struct err e;
+
+    for (uint32_t t = 0; t < PIECE; t++)
+        tok[t] = {t, t, 0};
+    if (!run_cuda_step(x->card, &s, &e))
+        run_cuda_wait(x->card, 20000, &best, &e);
+    return &e;
+}
+/* A launched pass whose call nobody answers leaves the card to others: all that was launched there ends. max_tokens:
+ * of a call, so that its rows are gathered, or summed where they lie. */
+static void free_card(const char *path, uint32_t max_tokens)
+{
+    struct rig_deal d = {0, 0, 100, 0, 0, 0};
+    struct rigged x;
+    pthread_t thread;
+    struct err *e;
+
+    open_rigged(&x, path, max_tokens, 50);
+    calls_rig_halt(&x.r);
+    deal(&x, &d);
+    CHECK(!pthread_create(&thread, NULL, run_step, &x), "no thread");
+    while (!__atomic_load_n((const uint64_t *)&x.r.calls->head, __ATOMIC_ACQUIRE))
+        sched_yield();
+    usleep(100000); /* what follows has been launched by now, if it is not held back */
+    CUDA_OK(cudaDeviceSynchronize());
+    calls_cuda_stop(x.calls);
+    pthread_join(thread, (void **)&e);
+    CHECK(e->code == -ETIMEDOUT && strstr(e->msg, "layer 0, call 1: item"), "%d: %s", e->code, e->msg);
+    close_rigged(&x);
+}
+
 int main(int argc, char **argv)
 {
     uint64_t calls = argc > 2 ? strtoull(argv[2], NULL, 10) : 100000;
@@ -271,6 +313,8 @@ int main(int argc, char **argv)
     check_model("tests/demo/story-moe-q4_k_m.gguf", MOST, 100, 20);
     check_model("tests/demo/story-moe-q4_k_m.gguf", MOST / 2, 50, 20);
     nobody("tests/golden/tiny/qwen3moe/model.gguf");
+    free_card("tests/golden/tiny/qwen3moe/model.gguf", PIECE);
+    free_card("tests/golden/tiny/qwen3moe/model.gguf", PIECE / 2);
     stress("tests/golden/tiny/qwen3moe/model.gguf", calls);
     return test_end();
 }

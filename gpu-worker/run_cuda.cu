@@ -283,6 +283,7 @@ static void open_layer(struct run_cuda *x, const struct op *op, uint32_t t0, uin
     l->ids = (const uint32_t *)x->buf[op->in[1]].data + (size_t)t0 * x->used;
     l->x = x->buf[op->in[0]].data + (size_t)t0 * l->n_embd;
     l->pair0 = t0 * x->used;
+    l->by_host = !x->recording;
     l->rows = x->rows + (size_t)l->pair0 * l->n_embd;
 }
 
@@ -424,7 +425,9 @@ static int record_graph(struct run_cuda *x, uint32_t T, int draft, struct err *e
 
     if (rc)
         return cuda_failed(x, rc, "recording cannot begin", e);
+    x->recording = 1;
     launched = run_list(x, recorded_pass(x, T, draft));
+    x->recording = 0;
     end = cudaStreamEndCapture(x->stream, &graph);
     rc = launched ? (cudaError_t)launched : end;
     if (!rc)

@@ -68,6 +68,7 @@ struct run_cuda {
     float *hidden, *tmp, *rows;
     void *many; /* expert_many_cuda's tmp */
     uint32_t used; /* places of the last call */
+    int recording; /* what is launched becomes part of a graph */
     /* the answer */
     uint32_t *best;
     void *best_scratch;

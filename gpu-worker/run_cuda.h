@@ -56,7 +56,7 @@ void run_cuda_close(struct run_cuda *x); /* NULL is allowed */
 uint64_t run_cuda_bytes(const struct run_cuda_config *c);
 
 /* Starts a step; the former one has been waited for. Ids, positions and rows are in range
- * (asserted). */
+ * (asserted). A pass that is launched waits here for the calls of its layers, or calls_cuda_stop. */
 int run_cuda_step(struct run_cuda *x, const struct step *s, struct err *e);
 /* Is the step's stamp there? 1; 0: not yet, looks at one word and now and then at the card; negative: as
  * run_cuda_wait. */
@@ -85,7 +85,7 @@ const void *run_cuda_buffer(const struct run_cuda *x, uint32_t buffer);
 
 struct run_cuda_counters {
     uint64_t steps, replayed; /* of these: by a recorded graph */
-    uint64_t launch_ns;       /* host time from a step's begin to the end of its last launch */
+    uint64_t launch_ns;       /* host time from a step's begin to the end of its last launch; larger passes wait for calls in it */
 };
 const struct run_cuda_counters *run_cuda_counters(const struct run_cuda *x);
 CUDA_END

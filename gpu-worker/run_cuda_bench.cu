@@ -525,8 +525,8 @@ static void compare_tables(const struct whole *w, double limit)
     time_nodes(calls, 1, w->m.n_experts);
     time_nodes(calls, 4, w->m.n_experts);
     printf("of its own: %llu items here, %llu calls\n",
-           (unsigned long long)calls_cuda_counters(calls)->own_items,
-           (unsigned long long)calls_cuda_counters(calls)->calls);
+           (unsigned long long)calls_cuda_counters(calls).own_items,
+           (unsigned long long)calls_cuda_counters(calls).calls);
     free(no_sum.op);
     free(none.op);
     calls_cuda_close(calls);
@@ -602,11 +602,11 @@ static void hand_off(double limit)
         step_time(x, 1, 64, 1, 0.01);
         calls_cuda_changes(calls, NULL, 0, NULL);
         calls_rig_counts(&r, &n0);
-        k0 = *calls_cuda_counters(calls);
+        k0 = calls_cuda_counters(calls);
         steps = run_cuda_counters(x)->steps;
         s = step_time(x, 1, 64, 1, limit / 4);
         calls_rig_counts(&r, &n1);
-        k1 = *calls_cuda_counters(calls);
+        k1 = calls_cuda_counters(calls);
         steps = run_cuda_counters(x)->steps - steps;
         if (own == 100)
             base = s;

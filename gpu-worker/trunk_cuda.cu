@@ -260,13 +260,13 @@ const uint32_t *trunk_card_choice(const struct trunk_card *t, uint32_t layer, in
 
 void trunk_card_counters(const struct trunk_card *t, struct trunk_card_counters *c)
 {
-    const struct calls_cuda_counters *n = calls_cuda_counters(t->calls);
+    const struct calls_cuda_counters n = calls_cuda_counters(t->calls);
 
-    c->calls = n->calls;
-    c->items = n->items;
-    c->disk_items = n->disk_items;
-    c->card_items = n->card_items;
-    c->own_items = n->own_items;
-    c->wait_ns = n->wait_ns;
+    c->calls = n.calls;
+    c->items = n.items;
+    c->disk_items = n.disk_items;
+    c->card_items = n.card_items;
+    c->own_items = n.own_items;
+    c->wait_ns = n.wait_ns;
     c->launch_ns = run_cuda_counters(t->run)->launch_ns;
 }

@@ -160,6 +160,14 @@ static inline enum stamp_kind giving_answer(const struct geometry *g, struct out
     w = item_stamp_of(g, o, call, item, share);
     return STAMP_IS_OF(w, call) && STAMP_AMEND(w) == am ? (enum stamp_kind)STAMP_KIND(w) : STAMP_NONE;
 }
+/* Is a share whose call names outbox `own` DONE by who has it now? *from: that outbox, of box by number (NULL: none). */
+static inline int share_done(const struct geometry *g, struct amends *a, struct outbox *const *box, uint64_t call,
+                             uint32_t item, uint32_t share, uint32_t own, uint32_t *from)
+{
+    uint64_t am = present_giving(g, a, call, item, share, own, from);
+
+    return *from != OWNER_DISK && box[*from] && giving_answer(g, box[*from], call, item, share, am) == STAMP_DONE;
+}
 /* Is outbox o done with this giving, whatever came of it? A later amendment's stamp says so too. */
 static inline int giving_over(const struct geometry *g, struct outbox *o, uint64_t call, uint32_t item,
                               uint32_t share, uint64_t am)

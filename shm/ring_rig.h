@@ -562,10 +562,7 @@ static int complete(struct producer_role *p)
 
     for (; o->done_upto < o->call.head.n_items * NODES; o->done_upto++) {
         uint32_t i = o->done_upto / NODES, k = o->done_upto % NODES, box;
-        uint64_t am =
-            present_giving(&r->geo, r->amends, p->first, i, k, o->items[i].owner[k], &box);
-        if (box == OWNER_DISK ||
-            giving_answer(&r->geo, r->box[box], p->first, i, k, am) != STAMP_DONE)
+        if (!share_done(&r->geo, r->amends, r->box, p->first, i, k, o->items[i].owner[k], &box))
             return 0;
         o->box[i][k] = (uint16_t)box;
     }

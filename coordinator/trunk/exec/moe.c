@@ -374,16 +374,8 @@ static int complete(struct moe *m, struct open_call *o)
     }
     for (; o->at_item < o->call.head.n_items; o->at_item++, o->at_share = 0) {
         for (; o->at_share < g->n_nodes; o->at_share++) {
-            uint32_t i = o->at_item, k = o->at_share, box = o->call.items[i].owner[k];
-            uint64_t red = atomic_load_explicit(
-                redirects_of(g, m->c.amends) + stamp_index(g, n, i, k), memory_order_acquire);
-            uint64_t am = 0;
-            if (REDIRECT_IS_OF(red, n)) {
-                am = REDIRECT_AMEND(red);
-                box = REDIRECT_OUTBOX(red);
-            }
-            if (box == OWNER_DISK || !m->c.outbox[box] ||
-                giving_answer(g, m->c.outbox[box], n, i, k, am) != STAMP_DONE)
+            uint32_t i = o->at_item, k = o->at_share, box;
+            if (!share_done(g, m->c.amends, m->c.outbox, n, i, k, o->call.items[i].owner[k], &box))
                 return 0;
             o->box[i * g->n_nodes + k] = (uint16_t)box;
         }
