@@ -1,7 +1,7 @@
 /* The trunk on a card whose experts lie on it, on another card, in RAM or nowhere, against a plain walk of the
  * same program: logits by their bytes, batches of 1 to 8 as graphs, passes in several calls; the own copy of the
  * table changes between steps, entries are stale, owners late. Then many calls of a small model; a call that
- * nobody answers.
+ * nobody answers, in a graph and in launched passes, which leave the card to others meanwhile.
  *
  *   calls_cuda_test [MODEL [CALLS]] */
 #include <pthread.h>
