@@ -495,6 +495,7 @@ static __global__ void __launch_bounds__(FEW_THREADS)
     if (p == 0) {
         *n_items = l.used;
         v.state->open = 0;
+        tell(v, l, 0);
         atomicAdd((unsigned long long *)&v.state->count.own_items, (unsigned long long)l.used);
     }
 }
@@ -676,7 +677,7 @@ static __global__ void wait(const __grid_constant__ view v, const __grid_constan
 
 static __device__ __forceinline__ void retire(const view &v, uint64_t n, unsigned blocks)
 {
-    if (n && handoff_publish((uint64_t *)slot_of(v, n), RETIRED(n), &v.state->summed, blocks))
+    if (handoff_publish((uint64_t *)slot_of(v, n), RETIRED(n), &v.state->summed, blocks))
         v.state->open = 0;
 }
 
@@ -771,7 +772,7 @@ static __global__ void gather(const __grid_constant__ view v, const __grid_const
     uint32_t item = v.item_of[pair];
     uint64_t n = v.state->open;
 
-    if (v.state->failed)
+    if (!n || v.state->failed) /* all own: what item_of says may be an earlier call's */
         return;
     if (4 * i < l.n_embd && item != OWN)
         ((float4 *)(l.rows + (size_t)pair * l.n_embd))[i] =

@@ -292,6 +292,21 @@ static void free_card(const char *path, uint32_t max_tokens)
     close_rigged(&x);
 }
 
+/* Launched passes whose last call would be of one token: with all of its experts here the host is told that there is
+ * none, and what the calls before it left behind is not taken for its rows. */
+static void one_behind(const char *path)
+{
+    struct rig_deal d = {100, 0, 0, 0, 0, 0};
+    struct rigged x;
+
+    open_rigged(&x, path, 3, 100);
+    for (int i = 0; i < 20; i++, d.own = 50) {
+        deal(&x, &d);
+        step(&x, 10, "the last one by itself");
+    }
+    close_rigged(&x);
+}
+
 int main(int argc, char **argv)
 {
     uint64_t calls = argc > 2 ? strtoull(argv[2], NULL, 10) : 100000;
@@ -313,6 +328,7 @@ int main(int argc, char **argv)
     check_model("tests/demo/story-moe-q4_k_m.gguf", MOST, 100, 20);
     check_model("tests/demo/story-moe-q4_k_m.gguf", MOST / 2, 50, 20);
     nobody("tests/golden/tiny/qwen3moe/model.gguf");
+    one_behind("tests/golden/tiny/qwen3moe/model.gguf");
     free_card("tests/golden/tiny/qwen3moe/model.gguf", PIECE);
     free_card("tests/golden/tiny/qwen3moe/model.gguf", PIECE / 2);
     stress("tests/golden/tiny/qwen3moe/model.gguf", calls);
