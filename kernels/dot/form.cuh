@@ -397,7 +397,9 @@ template <class A> static uint32_t lay_out_own(tiling *g, const room &r, const d
     g->n_cols = j->n_cols;
     g->n_units = g->n_super = g->n_cols / 256;
     g->part_row = g->n_units | 1;
-    g->piece_bytes = (uint32_t)((A::CHUNK / A::MATS * j->row_bytes + 30 + 16) & ~(size_t)15);
+    /* a warp looks for whole pieces, also behind a last row that ends before (own_warp::rows): no copy lands there */
+    g->piece_bytes = (uint32_t)((A::CHUNK / A::MATS * j->row_bytes + (4 * A::NQ - g->n_super) * T::BYTES + 30 + 16) &
+                                ~(size_t)15);
     g->stage_bytes = A::MATS * g->piece_bytes;
     g->grid_at = 0;
     g->signs_at = T::WIDE_GRID;

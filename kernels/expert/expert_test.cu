@@ -236,22 +236,23 @@ static void run(uint32_t gate, uint32_t up, uint32_t down, uint32_t n_embd, uint
 }
 
 /* Types whose rows have warps of their own (own.cuh): every number of pieces of a row, ends of ranges, more items
- * than a warp has threads. */
-static void alone(struct rng *g)
+ * than a warp has threads. Quick: fewer rows and items, but still every number of pieces, of gate and up and of down. */
+static void alone(int quick, struct rng *g)
 {
-    static const uint32_t widths[][2] = {{4096, 2048}, {2560, 3072}, {1536, 1024}, {2048, 3584}};
-    const uint32_t n[] = {3, 10, 40, 1};
+    static const uint32_t widths[2][4][2] = {{{4096, 2048}, {2560, 3072}, {1536, 1024}, {2048, 3584}},
+                                             {{4096, 512}, {2560, 1536}, {1536, 2560}, {512, 3584}}};
+    const uint32_t n[2][4] = {{3, 10, 40, 1}, {3, 2, 2, 1}};
 
     for (uint32_t k = 0; k < 4; k++)
         for (uint32_t turned = 0; turned < 2; turned++) {
             const uint32_t a = turned ? W_IQ3_S : W_IQ2_XS, type[3] = {a, a, turned ? (uint32_t)W_IQ2_XS : (uint32_t)W_IQ3_S};
             struct fixture f;
 
-            make(&f, type, widths[k][0], widths[k][1], k % 2 ? 0 : 1.5f, g);
-            list(&f, n[k], 1, g);
+            make(&f, type, widths[quick][k][0], widths[quick][k][1], k % 2 ? 0 : 1.5f, g);
+            list(&f, n[quick][k], 1, g);
             launch(&f, 0, 0, NULL);
             check(&f, "a warp's own rows");
-            list(&f, n[3 - k], 1, g);
+            list(&f, n[quick][3 - k], 1, g);
             launch(&f, 0, 1, NULL);
             check(&f, "a warp's own rows, the list read early");
             drop(&f);
@@ -347,7 +348,7 @@ int main(int argc, char **argv)
         many(W_MXFP4, W_Q8_0, W_Q5_1, 544, 288, 1, &g);
     }
     if (!named || is_named(W_IQ2_XS, argv + 1 + quick))
-        alone(&g);
+        alone(quick, &g);
     if (named)
         return test_end();
     run(W_Q4_K, W_Q4_K, W_Q6_K, 1024, 768, 0, &g);
