@@ -357,7 +357,7 @@ template <class T, int NT> static int launch_rows_of(const dot_cuda_rows *j)
         if (e != cudaErrorInvalidValue)
             return e;
     }
-    if constexpr (NT >= several_from<T> && several<T>::THERE) {
+    if constexpr (NT > 1 && several<T>::THERE) {
         int e = launch_rows_as<T, (NT > 4 ? 8 : 4), SEVERAL>(j);
         if (e != cudaErrorInvalidValue)
             return e;

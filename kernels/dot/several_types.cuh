@@ -15,12 +15,6 @@
 template <class T> struct several {
     static constexpr bool THERE = false;
 };
-/* from which number of vectors on: 2 where two have been run on a card this way */
-template <class T> constexpr int several_from = 2;
-template <> constexpr int several_from<q4_k> = 3;
-template <> constexpr int several_from<q5_k> = 3;
-template <> constexpr int several_from<q6_k> = 3;
-template <> constexpr int several_from<iq4_xs> = 3;
 /* 2k + 1 of nibble i of a word */
 static __device__ __forceinline__ int odd_nibble(uint32_t x, int i)
 {
@@ -347,5 +341,34 @@ template <> struct several<iq3_xxs> : several_grid {
     static __device__ __forceinline__ int scale(const raw &r, int i)
     {
         return (int)(r.s[i] >> 27 | 1);
+    }
+};
+template <> struct several<iq3_s> : several_grid {
+    static constexpr int HALVES = 1;
+    struct raw {
+        uint32_t x[8], signs[8], high[2], scales;
+    };
+    static __device__ __forceinline__ void load(const uint8_t *b, int t, const turned &u, raw *r)
+    {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            r->x[i] = half_at(b + 2 + 8 * i + 2 * t), r->signs[i] = b[74 + 4 * i + t];
+        words_turned<2>(b + 66 - 2 * u.turn, u, r->high);
+        words_turned<1>(b + 106 - 2 * u.turn, u, &r->scales);
+    }
+    static __device__ __forceinline__ void step(const raw &r, int i, int t, uint32_t grid, uint32_t signs, uint32_t w[2])
+    {
+        /* two places of nine bits in two halves; no more of the high bits, which would meet in the product */
+        uint32_t high = r.high[i / 4] >> (8 * (i % 4) + 2 * t) & 3;
+        uint32_t two = pick4(r.x[i], 0, 0x4140) | (high * 0x00800100u & 0x01000100u);
+        uint2 m = shared_pair(half_to<WIDE_ENTRY>(r.signs[i], signs));
+
+        /* the grid's bytes are odd: -x = ~x | 1 */
+        w[0] = (shared_word(half_to<WIDE_ENTRY>(two, grid)) ^ m.x) | 0x01010101u;
+        w[1] = (shared_word(high_half_to<WIDE_ENTRY>(two, grid)) ^ m.y) | 0x01010101u;
+    }
+    static __device__ __forceinline__ int scale(const raw &r, int i)
+    {
+        return odd_nibble(r.scales, i);
     }
 };
