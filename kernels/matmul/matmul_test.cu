@@ -170,6 +170,8 @@ static void one_type(uint32_t type, int quick)
     large(type, 4096, 1000, 130, &g);
     large(type, t->act == ACT_A256 ? 6144 : 2880, 3000, 9, &g);
     large(type, 16384, 77, 64, &g);
+    if (type == W_Q4_K) /* its blocks go through several tiles of a prompt (split.cuh) */
+        large(type, 512, 64 * 160, 130, &g);
 }
 
 /* The kernels of one to eight vectors, each in as few launches as show its hand-overs: a row shorter than a step,
