@@ -8,6 +8,7 @@ extern "C" {
 #include "kernels/dot/dot.h"
 #include "kernels/dot/dot_cuda.h"
 #include "kernels/dot/rows.h"
+#include "kernels/gemm/gemm_cuda.h"
 #include "kernels/matmul/finish.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/matmul_cuda.h"
@@ -174,21 +175,28 @@ static void one_type(uint32_t type, int quick)
         large(type, 512, 64 * 160, 130, &g);
 }
 
-/* The kernels of one to eight vectors, each in as few launches as show its hand-overs: a row shorter than a step,
- * one that fills it, and one of more steps than there are places for them. */
+/* The kernels of one to eight vectors and of a prompt's, each in as few launches as show its hand-overs: a row shorter
+ * than a step, one that fills it, and one of more steps than there are places for them; and blocks with several tiles. */
 static void few(uint32_t type)
 {
     static const size_t lengths[] = {512, 4096, 16384}, counts[] = {1, 2, 4, 8};
     struct rng g = {72 + type};
+    struct fixture f;
 
     for (size_t k = 0; k < 3; k++) {
-        struct fixture f;
-
         make(&f, type, lengths[k], ROWS, 8, RANDOM, GAUSS, &g);
         matmul(type, f.w, f.row_bytes, f.n, 0, ROWS, f.acts, f.stride, NULL, 8, f.ref, ROWS);
         for (size_t c = 0; c < 4; c++)
             call(&f, ROWS, 0, counts[c], 0, 0);
         call(&f, ROWS, 0, 5, 1, 1); /* eight sums of the longest rows may not fit into shared memory: by halves */
+        for (size_t c = 0; k < 2 && c < 2; c++) /* the tiles with fewer and with more vectors */
+            call(&f, ROWS, 0, c ? MOST : TOKENS, 1, 1);
+        drop(&f);
+    }
+    if (type == W_Q4_K) {
+        make(&f, type, 512, 64 * 160, 8, RANDOM, GAUSS, &g);
+        matmul(type, f.w, f.row_bytes, f.n, 0, f.n_rows, f.acts, f.stride, NULL, 8, f.ref, f.n_rows);
+        call(&f, f.n_rows, 0, MOST, 1, 0);
         drop(&f);
     }
 }
@@ -201,8 +209,7 @@ int main(int argc, char **argv)
     if (!cuda_card())
         return test_end();
     cpu_float_state();
-    if (!just_few) /* a checker takes its time for each kernel that is loaded */
-        CUDA_OK(products_load_cuda());
+    CUDA_OK(just_few ? gemm_load_cuda() : products_load_cuda()); /* a checker takes its time for each kernel */
     for (uint32_t type = 0; type < 64; type++) {
         const struct type_info *t = type_info(type);
         int failed = test_failed, asked = argc <= 1 + quick;
