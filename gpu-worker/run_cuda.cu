@@ -249,6 +249,7 @@ static int do_experts(struct run_cuda *x, const struct op *op, uint32_t n, const
     work.n_items = x->n_items;
     work.max_rows = n * x->used;
     work.several = n > 1;
+    work.early = 1; /* vectors were prepared after the list was made */
     if (!rc && goes_as_products(x, n, x->used) && expert_many_cuda_tmp(s, work.max_rows)) {
         struct expert_vectors v = {};
         for (int m = 0; m < 2; m++) {
