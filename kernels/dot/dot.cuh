@@ -48,6 +48,7 @@ struct tiling {
     /* steps.cuh: its tables; log2 of the rows that lie as in the file, and their bytes (pitch: from one
      * such run to the next) */
     uint32_t grid_at, signs_at, run_shift, row_step;
+    uint32_t batch; /* own.cuh: chunks that a warp makes between two meetings */
 };
 
 /* where the rows of a range come from and the vectors they meet */

@@ -393,26 +393,33 @@ template <class T, int NT, int MATS, form F> static int launch_items_as(const do
 template <class A> static uint32_t lay_out_own(tiling *g, const room &r, const dot_cuda_experts *j)
 {
     using T = typename A::T;
+    const uint32_t over = j->row_bytes % 16 ? 30 : 0; /* of a copy, at both its ends */
+    uint32_t bytes = 0, batch_bytes;
 
+    if (!r.copies || j->row_bytes % 4 || !well_aligned<T>(NULL, j->row_bytes) || A::R * j->n_cols > OWN_MOST)
+        return 0;
     g->n_cols = j->n_cols;
     g->n_units = g->n_super = g->n_cols / 256;
     g->part_row = g->n_units | 1;
-    /* a warp looks for whole pieces, also behind a last row that ends before (own_warp::rows): no copy lands there */
-    g->piece_bytes = (uint32_t)((A::CHUNK / A::MATS * j->row_bytes + (4 * A::NQ - g->n_super) * T::BYTES + 30 + 16) &
-                                ~(size_t)15);
-    g->stage_bytes = A::MATS * g->piece_bytes;
+    batch_bytes = A::W * A::CHUNK * g->part_row * (uint32_t)sizeof(float2);
+    g->piece_bytes = (uint32_t)(A::CHUNK / A::PIECES * j->row_bytes + over) & ~15u;
+    if (A::MATS == 1 && A::R > 1) /* threads of two pieces read at once: half of the banks apart */
+        g->piece_bytes += (64 - g->piece_bytes) & 127;
+    g->stage_bytes = A::PIECES * g->piece_bytes;
     g->grid_at = 0;
     g->signs_at = T::WIDE_GRID;
     g->bars_at = T::WIDE_GRID + T::WIDE_SIGNS;
-    g->vec_at = (g->bars_at + 16 * A::W * OWN_STAGES + 63) & ~63u;
-    g->stage_at = g->vec_at;
-    if (A::MATS == 1)
-        g->stage_at += (uint32_t)(cu_act_sum_at(g->n_cols, 256) + ((g->n_cols / 8 + 63) & ~63u));
-    g->part_at = g->stage_at + A::W * OWN_STAGES * g->stage_bytes;
-    uint32_t bytes = g->part_at + A::W * A::BATCH * g->part_row * (uint32_t)sizeof(float2);
-    if (!r.copies || bytes > (uint32_t)r.each || j->row_bytes % 4 || !well_aligned<T>(NULL, j->row_bytes) ||
-        (j->n_cols + 1023) / 1024 > A::NQ)
-        return 0;
+    g->vec_at = (g->bars_at + 8 * A::W * OWN_STAGES + 63) & ~63u;
+    g->stage_at = g->vec_at + (((2 * OWN_HALF + (uint32_t)sizeof(float)) * g->n_super + 63) & ~63u);
+    /* three stages if that leaves half of the most that is made between two meetings */
+    for (g->n_stages = OWN_STAGES; g->n_stages > 1; g->n_stages--) {
+        g->part_at = g->stage_at + A::W * g->n_stages * g->stage_bytes;
+        g->batch = g->part_at < (uint32_t)r.each ? min(((uint32_t)r.each - g->part_at) / batch_bytes, (uint32_t)OWN_BATCH) : 0;
+        if (g->batch >= (g->n_stages > 2 ? OWN_BATCH / 2 : 1)) {
+            bytes = g->part_at + g->batch * batch_bytes;
+            break;
+        }
+    }
     return bytes;
 }
 /* cudaErrorInvalidValue: not for this card or these rows */
@@ -428,20 +435,12 @@ template <class A> static int launch_own_as(const dot_cuda_experts *j)
     bytes = lay_out_own<A>(&g, r, j);
     return bytes ? launch<typename A::T>(own_kernel<A>, &g, j, 32 * A::W, bytes, r, ~0u) : cudaErrorInvalidValue;
 }
-template <class T, int NQ, int MATS> using own_of = own_shape<T, NQ, MATS, own<T>::WARPS, own<T>::SUMS>;
+template <class T, int R, int MATS> using own_of = own_shape<T, R, MATS, own<T>::WARPS>;
 template <class T, int MATS> static int launch_own(const dot_cuda_experts *j)
 {
-    switch ((j->n_cols + 1023) / 1024) {
-    case 1:
-        return launch_own_as<own_of<T, 1, MATS>>(j);
-    case 2:
-        return launch_own_as<own_of<T, 2, MATS>>(j);
-    case 3:
-        return launch_own_as<own_of<T, 3, MATS>>(j);
-    case OWN_PIECES:
-        return launch_own_as<own_of<T, OWN_PIECES, MATS>>(j);
-    }
-    return cudaErrorInvalidValue;
+    return 4 * j->n_cols <= OWN_MOST   ? launch_own_as<own_of<T, 4, MATS>>(j)
+           : 2 * j->n_cols <= OWN_MOST ? launch_own_as<own_of<T, 2, MATS>>(j)
+                                       : launch_own_as<own_of<T, 1, MATS>>(j);
 }
 
 template <class T, int MATS> static int launch_items(const dot_cuda_experts *j)
@@ -469,11 +468,11 @@ template <class T, int NT> static int allow_forms(int bytes)
         e = allow(items_kernel<T, NT, 1, F>, bytes);
     return e ? e : allow(items_kernel<T, NT, 2, F>, bytes);
 }
-template <class T, int NQ> static int allow_own(int bytes)
+template <class T, int R> static int allow_own(int bytes)
 {
-    int e = allow(own_kernel<own_of<T, NQ, 1>>, bytes);
+    int e = allow(own_kernel<own_of<T, R, 1>>, bytes);
 
-    return e ? e : allow(own_kernel<own_of<T, NQ, 2>>, bytes);
+    return e ? e : allow(own_kernel<own_of<T, R, 2>>, bytes);
 }
 template <class T> static int load_kernels(void)
 {
@@ -504,9 +503,7 @@ template <class T> static int load_kernels(void)
         if (!e)
             e = allow_own<T, 2>(r.each);
         if (!e)
-            e = allow_own<T, 3>(r.each);
-        if (!e)
-            e = allow_own<T, OWN_PIECES>(r.each);
+            e = allow_own<T, 4>(r.each);
     }
     return e;
 }

@@ -30,10 +30,10 @@ static __device__ __forceinline__ uint32_t cu_max_bits(float4 x)
     return max(max(a, b), max(c, d));
 }
 
-/* 256 values x at unit u of a vector of n values, by the whole warp: thread l takes the values
- * 4l.. and 128 + 4l.. The maximum and the sums are integers: their order is free. */
-static __device__ __forceinline__ void cu_quantise_256(const float *x, size_t u, size_t n,
-                                                       uint8_t *out)
+/* 256 values x by the whole warp: thread l takes the values 4l.. and 128 + 4l.., whose bytes are lo[l] and hi[l];
+ * sums of sixteen and d, of which sum may be NULL. The maximum and the sums are integers: their order is free. */
+static __device__ __forceinline__ void cu_quantise_256_to(const float *x, uint32_t *lo, uint32_t *hi, int16_t *sum,
+                                                          float *to_d)
 {
     int lane = threadIdx.x & 31, s0, s1;
     float4 a = ((const float4 *)x)[lane], b = ((const float4 *)x)[lane + 32];
@@ -51,19 +51,27 @@ static __device__ __forceinline__ void cu_quantise_256(const float *x, size_t u,
         qa = cu_quantise4(a, r, &s0);
         qb = cu_quantise4(b, r, &s1);
     }
-    ((uint32_t *)(out + 256 * u))[lane] = qa;
-    ((uint32_t *)(out + 256 * u))[lane + 32] = qb;
-    for (int h = 1; h < 4; h *= 2) {
-        s0 += __shfl_xor_sync(~0u, s0, h);
-        s1 += __shfl_xor_sync(~0u, s1, h);
-    }
-    if (lane % 4 == 0) {
-        int16_t *sum = (int16_t *)(out + cu_act_sum_at(n, 256)) + 16 * u;
-        sum[lane / 4] = (int16_t)s0;
-        sum[8 + lane / 4] = (int16_t)s1;
+    lo[lane] = qa;
+    hi[lane] = qb;
+    if (sum) {
+        for (int h = 1; h < 4; h *= 2) {
+            s0 += __shfl_xor_sync(~0u, s0, h);
+            s1 += __shfl_xor_sync(~0u, s1, h);
+        }
+        if (lane % 4 == 0) {
+            sum[lane / 4] = (int16_t)s0;
+            sum[8 + lane / 4] = (int16_t)s1;
+        }
     }
     if (lane == 0)
-        ((float *)(out + cu_act_d_at(n)))[u] = d;
+        *to_d = d;
+}
+/* the same, at unit u of a vector of n values */
+static __device__ __forceinline__ void cu_quantise_256(const float *x, size_t u, size_t n, uint8_t *out)
+{
+    uint32_t *q = (uint32_t *)(out + 256 * u);
+
+    cu_quantise_256_to(x, q, q + 32, (int16_t *)(out + cu_act_sum_at(n, 256)) + 16 * u, (float *)(out + cu_act_d_at(n)) + u);
 }
 
 /* Four units of 32 values at u .. u + 3, eight threads each; units from n / 32 on are left alone. */
