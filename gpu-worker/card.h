@@ -50,7 +50,7 @@ uint64_t card_free_bytes(struct card *c);
  * it stays as it is until the copy is over. */
 int card_copy_in(struct card *c, void *dev, const void *host, uint64_t bytes, struct err *e);
 int card_copy_out(struct card *c, void *host, const void *dev, uint64_t bytes, struct err *e);
-enum { CARD_MARKS = 4 };
+enum { CARD_MARKS = 18 };
 /* Marks this point of the stream of copies. */
 int card_mark(struct card *c, unsigned mark, struct err *e);
 /* Has everything before the mark been copied? 1, 0: not yet; negative: *e. No mark was ever made: 1. */

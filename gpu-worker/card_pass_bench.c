@@ -263,6 +263,7 @@ int main(int argc, char **argv)
     }
     start = now_ns();
     must(slabs_open(r.card, &r.child, &r.m, &r.slabs, &e));
+    must(slabs_register(r.slabs, &e));
     while (!straight && now_ns() - start < 20000000000ull)
         slabs_run(r.slabs, 0, r.m.slabs_bytes[0] - 1, 1, &straight);
     printf("registering: %.0f ms a GiB%s\n", (double)(now_ns() - start) * 1e-6 / ((double)r.m.slabs_bytes[0] / (1 << 30)),

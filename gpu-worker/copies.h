@@ -5,8 +5,8 @@
 #include "gpu-worker/slabs.h"
 
 struct copies;
-/* On the thread that will use it. On a real card it measures the link, some milliseconds, over the pool's bytes:
- * before anything is in it. Borrows all until copies_close. */
+/* On the thread that will use it. On a real card it measures the link, some milliseconds, and again with the first copy
+ * beside a decode. Borrows all until copies_close. */
 int copies_open(struct card *card, const struct maps *m, const struct pool *p, const struct slabs *s,
                 struct copies **out, struct err *e);
 void copies_close(struct copies *c); /* NULL is allowed */

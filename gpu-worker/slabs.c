@@ -16,7 +16,7 @@ struct slabs {
     const struct maps *m;
     int ctl, writable[MAX_NODES];
     _Atomic uint64_t done[MAX_NODES]; /* chunks from the beginning that are registered */
-    _Atomic int quit;
+    _Atomic int quit, settled;
     int running;
     pthread_t thread;
 };
@@ -45,29 +45,34 @@ static int register_node(struct slabs *s, uint32_t node, uint64_t *bytes)
     return 0;
 }
 
-static void *work(void *arg)
+static void register_all(struct slabs *s)
 {
-    struct slabs *s = arg;
     uint64_t start = now_ns(), bytes = 0;
     struct err e = {0};
 
     if (card_use(s->card, &e)) {
         refused(s, 0, &e);
-        return NULL;
+        return;
     }
     for (uint32_t k = 0; k < s->m->g.n_nodes; k++)
         if (register_node(s, k, &bytes))
-            return NULL;
+            return;
     if (!atomic_load_explicit(&s->quit, memory_order_relaxed))
         ctl_sendf(s->ctl, CTL_LOG, 3, "%s: %.2f GiB of the experts' memory registered in %.2f s", card_name(s->card),
                   (double)bytes / (1u << 30), (double)(now_ns() - start) * 1e-9);
+}
+static void *work(void *arg)
+{
+    struct slabs *s = arg;
+
+    register_all(s);
+    atomic_store_explicit(&s->settled, 1, memory_order_release);
     return NULL;
 }
 
 int slabs_open(struct card *card, const struct child *c, const struct maps *m, struct slabs **out, struct err *e)
 {
     struct slabs *s = calloc(1, sizeof *s);
-    int rc = 0;
 
     *out = s;
     if (!s)
@@ -81,9 +86,22 @@ int slabs_open(struct card *card, const struct child *c, const struct maps *m, s
     if (!card_real(card)) /* its memory is ours */
         for (uint32_t k = 0; k < m->g.n_nodes; k++)
             s->done[k] = UINT64_MAX;
-    else if (!(rc = -pthread_create(&s->thread, NULL, work, s)))
-        s->running = 1;
-    return rc ? err_set(e, rc, "cannot start a thread: %s", strerror(-rc)) : 0;
+    return 0;
+}
+
+int slabs_register(struct slabs *s, struct err *e)
+{
+    int rc = card_real(s->card) ? -pthread_create(&s->thread, NULL, work, s) : 0;
+
+    if (rc)
+        return err_set(e, rc, "cannot start a thread: %s", strerror(-rc));
+    s->running = card_real(s->card);
+    return 0;
+}
+
+int slabs_settled(const struct slabs *s)
+{
+    return atomic_load_explicit(&s->settled, memory_order_acquire);
 }
 
 void slabs_close(struct slabs *s)

@@ -38,6 +38,13 @@ int storm_due(const struct storm *s)
     return s->on_ns && (now_ns() - s->began_ns) % (s->on_ns + s->off_ns) < s->on_ns;
 }
 
+int storm_ms(const struct storm *s)
+{
+    uint64_t turn = s->on_ns + s->off_ns;
+
+    return !s->on_ns || storm_due(s) ? 0 : (int)((turn - (now_ns() - s->began_ns) % turn) / 1000000u) + 1;
+}
+
 int storm_put(struct storm *s, struct copies *c, const struct maps *m, const struct pool *p, uint64_t *bytes, struct err *e)
 {
     uint64_t all = m->slabs_bytes[0], n = all < ROOM ? all : ROOM, off = s->at % (all - n + 1) / 4096 * 4096;

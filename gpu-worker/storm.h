@@ -14,5 +14,7 @@ uint64_t storm_room(void);
 void storm_begin(struct storm *s);
 /* Is a copy due? */
 int storm_due(const struct storm *s);
+/* Milliseconds until one is; 0: it is now, or never. */
+int storm_ms(const struct storm *s);
 /* One; it has begun on return. room: as storm_room said, behind p->bytes. *bytes: of it. */
 int storm_put(struct storm *s, struct copies *c, const struct maps *m, const struct pool *p, uint64_t *bytes, struct err *e);

@@ -23,7 +23,7 @@ struct flight { /* an order whose copies have begun */
 };
 struct uploader {
     struct card *card;
-    const struct slabs *slabs;
+    struct slabs *slabs;
     struct copies *copies;
     const struct maps *m;
     const struct pool *pool;
@@ -188,7 +188,7 @@ static void *follow(void *arg)
     struct err e = {0};
     struct order o;
 
-    if (copies_open(u->card, u->m, u->pool, u->slabs, &u->copies, &e))
+    if (copies_open(u->card, u->m, u->pool, u->slabs, &u->copies, &e) || slabs_register(u->slabs, &e))
         die(u, &e);
     if (copies_link(u->copies) > 0)
         ctl_sendf(u->ctl, CTL_LOG, 3, "%s: the link takes %.1f GB/s", card_name(u->card), copies_link(u->copies) * 1e-9);
@@ -205,14 +205,15 @@ static void *follow(void *arg)
         if (moved || u->over != u->begun)
             continue;
         counter_add(&u->box->count.sleeps, 1);
-        if (bell_sleep(&u->m->bells[PROC_CARD_UPLOADS(outbox_card(u->m->self))], &u->box->asleep, look, u, 0) == BELL_NET)
+        if (bell_sleep(&u->m->bells[PROC_CARD_UPLOADS(outbox_card(u->m->self))], &u->box->asleep, look, u,
+                       storm_ms(&u->storm)) == BELL_NET)
             counter_add(&u->box->count.net_finds, 1);
     }
     return NULL;
 }
 
 int uploader_start(const struct child *c, const struct maps *m, struct card *card, const struct pool *p,
-                   const struct slabs *slabs, struct hits *hits, struct uploader **out, struct err *e)
+                   struct slabs *slabs, struct hits *hits, struct uploader **out, struct err *e)
 {
     struct uploader *u = calloc(1, sizeof *u);
     int rc;
