@@ -13,7 +13,7 @@
 #include "shm/bell.h"
 
 #define PIECE (4u << 20)       /* of a copy at most, and each buffer's size */
-#define PACE 0.53              /* of the link, while a decode is in flight: a half is to be left when some was slept away */
+#define PACE 0.515             /* of the link, while a decode is in flight: a half is to be left when some was slept away */
 #define AHEAD_NS 2000000u
 #define CREDIT_NS 6000000u     /* time that was slept away and is made up for */
 #define QUIET_NS 20000000u     /* no call for so long: no decode is in flight */
