@@ -56,23 +56,29 @@ struct odd_sum {
     }
 };
 
-/* What a type says: WARPS; ENTRIES of both tables, which are fetched (entry) long before there is time to write them
- * (store: grid, then signs); where a thread has its values (begin: a half of the block `super`); dot: those of a row
- * times the vector's, scaled. */
+/* What a type says: WARPS; FIRST: which place of the table of 512 grid entries number 0 has (the others follow, round
+ * the end); what lies there (codes_of what grid_of has) and in the table of 256 bytes' signs (signs_of); where a thread
+ * has its values (begin: a half of the block `super`); dot: those of a row times the vector's, scaled. */
 template <class T> struct own {
     static constexpr int WARPS = 0;
 };
 template <> struct own<iq2_xs> {
-    static constexpr int WARPS = 16, ENTRIES = 512 + 256;
+    static constexpr int WARPS = 16, FIRST = 0;
     uint32_t grid, signs, shift, codes, scales, low;
 
-    static __device__ __forceinline__ uint32_t entry(int i)
+    using entry = uint64_t;
+    static __device__ __forceinline__ const entry *grid_of(void)
     {
-        return i < 512 ? codes8(card::iq2xs_grid[i], 0, 4) : bits_to_nibbles(card::sign_masks[(i - 512) / 2]) << 2;
+        return card::iq2xs_grid;
     }
-    static __device__ __forceinline__ void store(uint8_t *to, int i, uint32_t v)
+    static __device__ __forceinline__ uint32_t codes_of(entry v)
     {
-        wide_words(to, i, v);
+        return codes8(v, 0, 4);
+    }
+    /* the highest of seven signs and their parity, which makes eight; the byte's lowest bit is the grid's */
+    static __device__ __forceinline__ uint32_t signs_of(uint32_t byte)
+    {
+        return bits_to_nibbles(byte >> 1 | (__popc(byte >> 1) & 1) << 7) << 2;
     }
 
     __device__ __forceinline__ void begin(uint32_t grid_at, uint32_t signs_at, uint32_t super, uint32_t half)
@@ -117,28 +123,30 @@ template <> struct own<iq2_xs> {
     }
 };
 template <> struct own<iq3_s> {
-    static constexpr int WARPS = 12, ENTRIES = 512 + 256;
+    /* with ones as its high byte a place's number is negative */
+    static constexpr int WARPS = 12, FIRST = 256;
     uint32_t grid, signs, shift, codes, sign_codes, highs, scales;
 
-    static __device__ __forceinline__ uint32_t entry(int i)
+    using entry = uint32_t;
+    static __device__ __forceinline__ const entry *grid_of(void)
     {
-        return i < 512 ? card::iq3s_grid[i] : i - 512;
+        return card::iq3s_grid;
     }
-    /* Places with the ninth bit come first: with ones as its high byte a place's number is negative. Signs of a
-     * byte: those of its low four bits are the highest bits of an entry's bytes, the others lie below. */
-    static __device__ __forceinline__ void store(uint8_t *to, int i, uint32_t v)
+    static __device__ __forceinline__ uint32_t codes_of(entry v)
     {
-        if (i < 512)
-            wide_words(to, i ^ 256, v);
-        else
-            wide_words(to, i, (sign_bytes<false>(v) & 0x80808080u) | (sign_bytes<true>(v) & 0x40404040u));
+        return v;
+    }
+    /* those of the low four bits are the highest bits of four bytes, the others lie below them */
+    static __device__ __forceinline__ uint32_t signs_of(uint32_t byte)
+    {
+        return (sign_bytes<false>(byte) & 0x80808080u) | (sign_bytes<true>(byte) & 0x40404040u);
     }
 
     __device__ __forceinline__ void begin(uint32_t grid_at, uint32_t signs_at, uint32_t super, uint32_t half)
     {
         const uint32_t b = super * iq3_s::BYTES, at = b + 2 + 32 * half;
 
-        grid = grid_at + 256 * WIDE_ENTRY, signs = signs_at;
+        grid = grid_at + FIRST * WIDE_ENTRY, signs = signs_at;
         shift = kept(8 * (at & 3)), codes = kept(at & ~3u);
         /* as far from whole words as the codes */
         highs = kept((b + 66 + 4 * half) & ~3u);
@@ -206,27 +214,33 @@ template <class T_, int R_, int MATS_, int W_> struct own_shape {
     static constexpr int LANES = 32 / R;                 /* threads of a row */
     static constexpr int CHUNK = 2 * R;                  /* rows of a stage, counted over both matrices */
     static constexpr int PIECES = MATS == 2 ? 2 : R;     /* of a stage, neighbouring rows each */
-    static constexpr int FILLS = (own<T>::ENTRIES + 32 * W - 1) / (32 * W);
+    static constexpr int FILLS = (512 + 32 * W - 1) / (32 * W); /* grid entries of a thread */
     /* warps that ask for the first rows of all, while the others fetch the vector */
     static constexpr int LOWER = (W + 1) / 2;
 };
 
 /* The tables: fetched early, written when there is time. */
 template <class A> struct own_tables {
-    uint32_t v[A::FILLS];
+    using O = own<typename A::T>;
+    typename O::entry v[A::FILLS];
 
     __device__ __forceinline__ void fetch(void)
     {
 #pragma unroll
         for (int i = 0; i < A::FILLS; i++)
-            v[i] = own<typename A::T>::entry(min((int)threadIdx.x + i * 32 * A::W, own<typename A::T>::ENTRIES - 1));
+            v[i] = O::grid_of()[min((int)threadIdx.x + i * 32 * A::W, 511)];
     }
-    __device__ __forceinline__ void write(uint8_t *to) const
+    __device__ __forceinline__ void write(uint8_t *grid, uint8_t *signs) const
     {
 #pragma unroll
-        for (int i = 0; i < A::FILLS; i++)
-            if ((int)threadIdx.x + i * 32 * A::W < own<typename A::T>::ENTRIES)
-                own<typename A::T>::store(to, threadIdx.x + i * 32 * A::W, v[i]);
+        for (int i = 0; i < A::FILLS; i++) {
+            const int at = threadIdx.x + i * 32 * A::W;
+
+            if (at < 512)
+                wide_words(grid, (at + O::FIRST) % 512, O::codes_of(v[i]));
+        }
+        if (threadIdx.x < 256)
+            wide_words(signs, threadIdx.x, O::signs_of(threadIdx.x));
     }
 };
 
@@ -276,7 +290,7 @@ template <class A> struct own_warp {
         bars = (uint32_t)__cvta_generic_to_shared(smem + g.bars_at) + warp * 8 * OWN_STAGES;
         in = out = parity = 0;
         if (lane == 0 && (A::MATS == 1 || warp < A::LOWER)) {
-            for (uint32_t i = 0; i < g.n_stages; i++) {
+            for (int i = 0; i < OWN_STAGES; i++) {
                 bar_init(bars + 8 * i, 1);
                 if (A::MATS == 2 && warp + A::LOWER < A::W)
                     bar_init(bars + 8 * (i + OWN_STAGES * A::LOWER), 1);
@@ -339,13 +353,16 @@ template <class A> struct own_warp {
         to_row = here ? __shfl_sync(~0u, l.row, at & 31) : j.items[at].row[0];
         tok = here ? __shfl_sync(~0u, l.tok, at & 31) : j.items[at].tok[0];
         const expert_slot &slot = j.slots[here ? __shfl_sync(~0u, l.slot, at & 31) : j.items[at].slot];
-        begin = A::MATS * (uint32_t)((uint64_t)j.n_rows * piece / pieces);
-        end = A::MATS * (uint32_t)((uint64_t)j.n_rows * (piece + 1) / pieces);
+        w[0] = (const uint8_t *)slot.w[A::MATS == 2 ? 0 : j.which];
+        w[1] = (const uint8_t *)slot.w[1];
+        scale0 = slot.scale[A::MATS == 2 ? 0 : j.which], scale1 = slot.scale[1];
+        /* divided while that is on its way */
+        const uint32_t each = j.n_rows / pieces, more = j.n_rows % pieces;
+        begin = A::MATS * (each * piece + min(piece, more));
+        end = begin + A::MATS * (each + (piece < more));
         n_chunks = (end - begin + A::CHUNK - 1) / A::CHUNK;
         asked = threadIdx.x / 32;
         ask_at = (begin + asked * A::CHUNK) / A::MATS * (uint32_t)j.row_bytes;
-        w[0] = (const uint8_t *)slot.w[A::MATS == 2 ? 0 : j.which];
-        w[1] = (const uint8_t *)slot.w[1];
         in = out;
         if (A::MATS == 1 || !first || threadIdx.x / 32 < A::LOWER) {
             ask_of(g, j, 0);
@@ -353,7 +370,6 @@ template <class A> struct own_warp {
                 ask_of(g, j, A::LOWER);
         }
         asked_for(g, j);
-        scale0 = slot.scale[A::MATS == 2 ? 0 : j.which], scale1 = slot.scale[1];
     }
     /* The vector to shared memory, for all warps, who then meet: every 128 bytes are sixteen more, so that threads
      * who read their own begin in different banks. Behind them its factors. */
@@ -468,7 +484,7 @@ __global__ void __launch_bounds__(32 * A::W, 1)
     tables.fetch();
     warp.start(g, smem);
     if (later) {
-        tables.write(smem + g.grid_at);
+        tables.write(smem + g.grid_at, smem + g.signs_at);
         before_is_done();
         __syncthreads();
         list.read(j);
@@ -478,7 +494,7 @@ __global__ void __launch_bounds__(32 * A::W, 1)
     for (uint32_t task = blockIdx.x; task < n_tasks; task += gridDim.x) {
         warp.take(g, j, list, pieces, task);
         if (!waited) {
-            tables.write(smem + g.grid_at);
+            tables.write(smem + g.grid_at, smem + g.signs_at);
             before_is_done();
             waited = true;
         }
