@@ -85,7 +85,8 @@ const void *run_cuda_buffer(const struct run_cuda *x, uint32_t buffer);
 
 struct run_cuda_counters {
     uint64_t steps, replayed; /* of these: by a recorded graph */
-    uint64_t launch_ns;       /* host time from a step's begin to the end of its last launch; larger passes wait for calls in it */
+    uint64_t launch_ns;       /* host time from a step's begin to the end of its last launch; larger passes wait for
+                               * calls in it */
 };
 const struct run_cuda_counters *run_cuda_counters(const struct run_cuda *x);
 CUDA_END

@@ -32,7 +32,8 @@ enum timeline_kind { /* and what a, b, c are; coordinator/supervise/tracer.c has
     TIMELINE_LOAD,     /* bytes */
     TIMELINE_STEP,     /* number, tokens, rows of logits: a pass of the trunk as the coordinator has it */
     TIMELINE_HOSTED,   /* number, tokens: the same where the trunk is executed, in a card's worker */
-    TIMELINE_LAUNCH,   /* number, tokens: of that on a real card, until its kernels are on their way */
+    TIMELINE_LAUNCH,   /* number, tokens: of that on a real card, until its kernels are on their way, with a prompt's waits
+                        * for calls */
     TIMELINE_ANSWER,   /* number, tokens: ... from there to the answer's stamp */
     TIMELINE_PUBLISH,  /* call, layer, items */
     TIMELINE_WAIT,     /* call, layer */

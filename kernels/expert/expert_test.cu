@@ -235,8 +235,8 @@ static void run(uint32_t gate, uint32_t up, uint32_t down, uint32_t n_embd, uint
     drop(&f);
 }
 
-/* Types whose rows have warps of their own (own.cuh): every number of pieces of a row, ends of ranges, more items
- * than a warp has threads. Quick: fewer rows and items, but still every number of pieces, of gate and up and of down. */
+/* Types whose rows have warps of their own (own.cuh): rows taken one, two and four at a time, ends of ranges, more
+ * items than a warp has threads. Quick: fewer rows and items, but still each of these, of gate and up and of down. */
 static void alone(int quick, struct rng *g)
 {
     static const uint32_t widths[2][4][2] = {{{4096, 2048}, {2560, 3072}, {1536, 1024}, {2048, 3584}},
