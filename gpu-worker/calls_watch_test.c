@@ -4,12 +4,13 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "shm/amends.h"
 #include "shm/calls.h"
 #include "tests/test.h"
 
-enum { NODE = 2, OTHER = 3, CARD = 4, ITEMS = 3 };
+enum { NODE = 2, OTHER = 3, CARD = 4, ITEMS = 3, PARTS = 6 };
 
 static struct geometry g = {.n_nodes = 2,
                             .n_layers = 1,
@@ -57,7 +58,35 @@ static void publish(uint64_t n)
     call_publish(&g, calls, &c);
 }
 
-/* Kernels and workers, later. */
+static void amended(uint64_t n, uint32_t item, uint32_t share, uint32_t to, uint32_t seq)
+{
+    struct amendment a = {.seq = seq, .call = n, .item = item, .share = share, .outbox = to};
+
+    amend_publish(&g, amends, calls, &a);
+    item_stamp(&g, box[to], n, item, share, seq, STAMP_DONE);
+}
+/* One of PARTS that make all shares between them. seq: of the next amendment. */
+static void make_part(uint64_t n, uint64_t part, uint32_t *seq)
+{
+    switch (part) {
+    case 0:
+        owner_stamp(box[NODE], n, 0);
+        break;
+    case 1:
+        owner_stamp(box[OTHER], n, 0);
+        break;
+    case 2:
+        item_stamp(&g, box[CARD], n, 1, 1, 0, STAMP_DECLINED);
+        owner_stamp(box[CARD], n, 1);
+        break;
+    case 3:
+        amended(n, 1, 1, OTHER, (*seq)++);
+        break;
+    default:
+        amended(n, 2, (uint32_t)part - 4, NODE, (*seq)++);
+    }
+}
+/* Kernels and workers, later; in each call another part is the last, some time after the others. */
 static void *work(void *arg)
 {
     uint64_t n = *(uint64_t *)arg;
@@ -66,18 +95,11 @@ static void *work(void *arg)
     publish(n);
     told.call = n;
     __atomic_store_n(&told.ticket, n, __ATOMIC_RELEASE);
-    owner_stamp(box[OTHER], n, 0);
-    for (uint32_t k = 0; k < 2; k++, seq++) {
-        struct amendment a = {.seq = seq, .call = n, .item = 2, .share = k, .outbox = NODE};
-        amend_publish(&g, amends, calls, &a);
-        item_stamp(&g, box[NODE], n, 2, k, seq, STAMP_DONE);
+    for (uint64_t i = 0; i < PARTS; i++) {
+        if (i == PARTS - 1)
+            usleep(500);
+        make_part(n, (n + i) % PARTS, &seq);
     }
-    item_stamp(&g, box[CARD], n, 1, 1, 0, STAMP_DECLINED);
-    owner_stamp(box[CARD], n, 1);
-    struct amendment a = {.seq = seq, .call = n, .item = 1, .share = 1, .outbox = OTHER};
-    amend_publish(&g, amends, calls, &a);
-    item_stamp(&g, box[OTHER], n, 1, 1, seq, STAMP_DONE);
-    owner_stamp(box[NODE], n, 0); /* the last */
     return NULL;
 }
 
@@ -110,9 +132,11 @@ static void ends(void)
         CHECK(!pthread_create(&thread, NULL, work, &n), "no thread");
         CHECK_EQ(calls_watch(&w, n), CALLS_MADE);
         CHECK(share_done(&g, amends, box, n, 0, 0, NODE, &from) && from == NODE, "item 0");
+        CHECK(share_done(&g, amends, box, n, 0, 1, OTHER, &from) && from == OTHER, "item 0, another's");
         CHECK(share_done(&g, amends, box, n, 1, 0, CARD, &from) && from == CARD, "item 1");
         CHECK(share_done(&g, amends, box, n, 1, 1, CARD, &from) && from == OTHER, "item 1, another's");
-        CHECK(share_done(&g, amends, box, n, 2, 0, OWNER_DISK, &from) && from == NODE, "item 2");
+        for (uint32_t k = 0; k < 2; k++)
+            CHECK(share_done(&g, amends, box, n, 2, k, OWNER_DISK, &from) && from == NODE, "item 2, share %u", k);
         pthread_join(thread, NULL);
         call_retire(&g, calls, n);
     }
