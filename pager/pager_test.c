@@ -648,7 +648,10 @@ static void read_checked(struct rig *r)
 /* The pager sees all of them together: a large order, another, then what changes them. */
 static void publish_stopped(struct rig *r, struct order *o, unsigned n)
 {
+    int status;
+
     kill(r->pid, SIGSTOP);
+    CHECK(waitpid(r->pid, &status, WUNTRACED) == r->pid && WIFSTOPPED(status), "the pager does not stop"); /* not at once */
     for (unsigned i = 0; i < n; i++)
         publish(r, &o[i]);
     kill(r->pid, SIGCONT);
